@@ -1,0 +1,148 @@
+"""The launchers' shared front: what people mistype is answered in one line; ranks share one run folder."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import yaml
+
+from wearllama_launch import LaunchError, compose_config, existing_path
+
+SCRIPT = '''
+"""A script for the test."""
+from dataclasses import dataclass
+from pathlib import Path
+from wearllama_launch import launch
+
+@dataclass(kw_only=True)
+class Config:
+    steps: int = 3
+    run_dir: str | None = None
+
+@launch("job", Config, config_dir=Path(__file__).parent / "conf")
+def main(config):
+    if config.steps < 0:
+        raise ValueError("steps is negative")
+    print("ran", config.steps, config.run_dir, flush=True)
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+@dataclass(kw_only=True)
+class Optim:
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.95)
+    schedule: Literal["cosine", "linear"] = "cosine"
+
+
+@dataclass(kw_only=True)
+class Job:
+    data: str
+    optim: Optim = field(default_factory=Optim)
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit is {self.limit}, wanted at least 1")
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    folder = tmp_path / "conf"
+    (folder / "optim").mkdir(parents=True)
+    (folder / "job.yaml").write_text("defaults:\n  - schema\n  - optim: slow\n  - _self_\n")
+    (folder / "optim" / "slow.yaml").write_text("learning_rate: 1e-5\n")
+    (folder / "optim" / "fast.yaml").write_text("learning_rate: 0.1\nschedule: linear\n")
+    return folder
+
+
+def test_groups_and_values_become_a_typed_dataclass(conf: Path) -> None:
+    config, plain = compose_config("job", Job, ["optim=fast", "data=x", "optim.betas=[0.8,0.9]"], conf)
+    assert config == Job(data="x", optim=Optim(learning_rate=0.1, betas=(0.8, 0.9), schedule="linear"))
+    assert plain["optim"]["schedule"] == "linear"
+    assert compose_config("job", Job, ["data=x"], conf)[0].optim.learning_rate == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["data=x", "optim.learning_rat=1"], ["unknown key 'optim.learning_rat'", "'optim.learning_rate'"]),
+        (["data=x", "learning_rate=1"], ["unknown key 'learning_rate'", "'optim.learning_rate'"]),
+        (["data=x", "+optim.fresh=1"], ["unknown key 'optim.fresh'"]),
+        (["data=x", "optim=fasst"], ["no optim 'fasst'", "'fast'"]),
+        (["data=x", "optin=fast"], ["unknown key 'optin'", "'optim'"]),
+        (["data=x", "optim.schedule=cosin"], ["optim.schedule is 'cosin'", "cosine"]),
+        (["data=x", "limit=many"], ["limit is 'many'", "whole number"]),
+        (["data=x", "limit=true"], ["limit is True", "whole number"]),
+        ([], ["data is required"]),
+        (["data=a=b"], ["cannot read 'data=a=b'"]),
+    ],
+)
+def test_a_wrong_override_is_one_line_that_names_the_right_one(
+    conf: Path, overrides: list[str], parts: list[str]
+) -> None:
+    with pytest.raises(LaunchError) as caught:
+        compose_config("job", Job, overrides, conf)
+    assert "\n" not in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_an_unknown_key_in_a_yaml_file_is_refused(conf: Path) -> None:
+    (conf / "optim" / "slow.yaml").write_text("learning_rte: 1e-5\n")
+    with pytest.raises(LaunchError, match=r"optim.learning_rte.*did you mean 'learning_rate'"):
+        compose_config("job", Job, ["data=x"], conf)
+
+
+def test_a_wrong_path_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "demo" / "checkpoint-200").mkdir(parents=True)
+    right = tmp_path / "runs" / "demo" / "checkpoint-200"
+    assert existing_path(right, "ckpt") == right
+    with pytest.raises(LaunchError, match=r"ckpt=.*did you mean .*runs/demo/checkpoint-200"):
+        existing_path(tmp_path / "runs" / "dmo" / "checkpont-200", "ckpt")
+    with pytest.raises(LaunchError, match="it holds runs"):
+        existing_path(tmp_path / "zzz", "ckpt")
+
+
+def _script(tmp_path: Path) -> Path:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "job.yaml").write_text("defaults: [schema]\n")
+    path = tmp_path / "job.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_the_command_exits_with_2_without_a_traceback(tmp_path: Path) -> None:
+    script = _script(tmp_path)
+    for override, message in [("stps=1", "did you mean 'steps'"), ("steps=-1", "steps is negative")]:
+        done = subprocess.run([sys.executable, script, override], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert message in done.stderr and "Traceback" not in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_two_ranks_share_one_run_folder_that_records_the_launch(tmp_path: Path) -> None:
+    script = _script(tmp_path)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    done = subprocess.run(
+        [*torchrun, str(script), "steps=5"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    folders = list((tmp_path / "runs").iterdir())
+    assert len(folders) == 1
+    assert done.stdout.count(f"ran 5 runs/{folders[0].name}") == 2
+    assert yaml.safe_load((folders[0] / "config.yaml").read_text())["steps"] == 5
+    [state] = folders[0].glob("launches/*/command.json")
+    assert json.loads(state.read_text())["overrides"] == ["steps=5"]
