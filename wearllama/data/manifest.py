@@ -12,6 +12,7 @@ Paths are relative to the manifest's root.  Metadata that the code here knows: `
 ``seconds`` (duration of the sound, for bucketing), ``voice``, ``room``, ``template`` (what splits are disjoint in).
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,8 +97,14 @@ class Clip(NamedTuple):
     beam_N: Tensor | None
 
 
-Renderer = Callable[[Example, Mapping[str, Any]], Tensor]
-"""Turns an example and its mixture recipe (JSON) into samples (M, N)."""
+Renderer = Callable[[Mapping[str, Any], int], Tensor]
+"""Turns a mixture recipe (JSON) and a seed into samples (M, N): the same pair gives the same samples anywhere."""
+
+
+def example_seed(example_id: str, *, epoch: int = 0, repeat: int = 0, seed: int = 0) -> int:
+    """63-bit seed of one rendering of one example: of its id and the run's seed alone, not of any worker or order."""
+    key = json.dumps([seed, example_id, epoch, repeat])
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") >> 1
 
 
 def read_manifest(path: str | Path) -> list[Example]:
@@ -145,18 +152,28 @@ def write_manifest(path: str | Path, examples: Iterable[Example], *, progress: b
 
 
 def load_audio(
-    example: Example, root: str | Path, renderer: Renderer | None = None, *, channels: int | None = None
+    example: Example,
+    root: str | Path,
+    renderer: Renderer | None = None,
+    *,
+    channels: int | None = None,
+    seed: int | None = None,
 ) -> Clip | None:
     """The example's sound at 16 kHz: read from its files, or rendered from its recipe; None for text-only rows.
 
-    ``channels`` is the wanted number of microphones; a file with another number is an error of ``read_audio``.
+    Args:
+        example: the row.
+        root: folder its paths are relative to.
+        renderer: needed for mixture recipes.
+        channels: wanted number of microphones; a file with another number is an error of ``read_audio``.
+        seed: of the rendering; by default the example's own (``example_seed(id)``).
     """
     if example.audio is None:
         return None
     if "mixture" in example.audio:
         if renderer is None:
             raise ValueError(f"example {example.id!r} is a mixture recipe, and no renderer was given")
-        return Clip(renderer(example, example.audio["mixture"]), None)
+        return Clip(renderer(example.audio["mixture"], example_seed(example.id) if seed is None else seed), None)
     audio_MN = read_audio(Path(root) / example.audio["mc"], channels=channels)
     beam = example.audio.get("beam")
     if beam is None:

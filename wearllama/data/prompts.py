@@ -1,10 +1,10 @@
 """This project's prompts, all of them, and the one function that turns them into chat messages.
 
 Benchmarks bring their own prompts with their rows (WearVox's ``text_prompt``): those pass through
-:func:`messages_from_text_prompt` untouched.  Where a prompt is ours it is one of :data:`PROMPTS`, in two styles: ``full``
-for real decoders, ``compact`` for the demo scale, where every prompt token costs as much as a token of speech.
-``prompts=FILE`` (YAML or JSON of the same keys) replaces any of them, and :meth:`PromptSet.prompt_hash` goes into every
-result.
+:func:`messages_from_text_prompt` untouched.  Where a prompt is ours it is one of :data:`PROMPTS`, in two styles:
+``full`` for real decoders, ``compact`` for the demo scale, where every prompt token costs as much as a token of speech.
+``prompts=FILE`` (YAML or JSON of the same keys) replaces any of them, and :meth:`PromptSet.prompt_hash` goes into
+every result.
 
 One rule keeps scores honest: the assistant's prompt is the same for requests, side-talk and self-talk, so that nothing
 but the sound tells them apart.
@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from wearllama.data.actions import Dialect
 from wearllama.data.tools import ToolSpec, tools_json
 
 Message = dict[str, Any]
@@ -40,8 +39,8 @@ PROMPTS: dict[str, dict[str, str]] = {
             "Tools: {tools}{info}"
         ),
         "vgbench": (
-            "You are the voice assistant inside a pair of smart glasses and can take actions that matter. Act only on what "
-            "the wearer says to you. Speech of another person, or of the wearer to another person or to nobody, is not "
+            "You are the voice assistant inside a pair of smart glasses and can take actions that matter. Act only on "
+            "what the wearer says to you. Speech of another person, or of the wearer to another person or to nobody, is not "
             "for you.\n"
             "Reply with exactly one of three things:\n"
             '- one tool call as a bare JSON object: {{"name": "tool", "params": {{"argument": "value"}}}}\n'
@@ -121,8 +120,8 @@ class PromptSet:
             return self.text(key).format(**values)
         except (KeyError, IndexError, ValueError) as error:
             raise ValueError(
-                f"{self.source or 'prompts'}: {key} cannot be filled in ({error!r}); it may use {sorted(_FIELDS[key])}, "
-                "and a literal brace is written twice"
+                f"{self.source or 'prompts'}: {key} cannot be filled in ({error!r}); it may use "
+                f"{sorted(_FIELDS[key])}, and a literal brace is written twice"
             ) from None
 
 
@@ -166,12 +165,14 @@ def audio_content() -> list[dict[str, str]]:
 
 
 def messages_from_text_prompt(text_prompt: str | Sequence[Message]) -> list[Message]:
-    """A benchmark row's own prompt (a string, or turns) followed by the current turn as sound."""
+    """A benchmark row's own prompt (a string, or turns), with the current turn as sound where it has none yet."""
     if isinstance(text_prompt, str):
         return build_messages(system=text_prompt)
     for index, turn in enumerate(text_prompt):
         if not isinstance(turn, Mapping) or not {"role", "content"} <= set(turn):
             raise ValueError(f"text_prompt[{index}] is {turn!r}, wanted role and content")
+    if has_audio(text_prompt):
+        return [dict(turn) for turn in text_prompt]
     return build_messages(system="", history=text_prompt)
 
 
@@ -184,7 +185,7 @@ def has_audio(messages: Sequence[Message]) -> bool:
 
 
 def prompt_hash(value: Any = None) -> str:
-    """16 hexadecimal digits of what a model was told: a :class:`PromptSet`, rendered messages, or by default all of ours."""
+    """16 hexadecimal digits of what a model was told: a :class:`PromptSet`, messages, or by default all of ours."""
     if isinstance(value, PromptSet):
         return value.prompt_hash()
     return content_hash(PROMPTS if value is None else value)
