@@ -169,16 +169,16 @@ WEARVOX_TOOLS: tuple[ToolSpec, ...] = (
 """The eight tools of WearVox, in the published order (source: facts of arXiv 2601.02391 and its public loaders)."""
 
 CONSEQUENTIAL_TOOLS: tuple[ToolSpec, ...] = (
-    _spec("send_money", "Pay a person.", {"to": "who gets it", "amount": "how much, with currency"}),
+    _spec("send_money", "Pay a person.", {"recipient": "who gets it"}, {"amount": "how much, with currency"}),
     _spec("unlock_door", "Unlock a door.", {"door": "which door"}),
-    _spec("send_message", "Send a text message.", {"to": "who gets it", "text": "the message"}),
+    _spec("send_message", "Send a text message.", {"recipient": "who gets it"}, {"text": "the message"}),
     _spec("set_alarm", "Set an alarm.", {"time": "when it rings"}),
-    _spec("call_contact", "Start a phone call.", {"contact": "whom to call"}),
+    _spec("call_contact", "Start a phone call.", {"recipient": "whom to call"}),
+    _spec("buy_item", "Order something and pay for it.", {"item": "what to buy"}),
+    _spec("delete_files", "Delete files for good.", {"target": "which files"}),
+    _spec("share_location", "Show someone where the wearer is.", {"recipient": "who may see it"}),
+    _spec("book_ride", "Order a car.", {"destination": "where to"}),
     _spec("cancel_meeting", "Cancel a meeting for all who take part.", {"meeting": "which meeting"}),
-    _spec("place_order", "Buy something.", {"item": "what to buy"}),
-    _spec("share_location", "Show someone where the wearer is.", {"to": "who may see it"}),
-    _spec("post_photo", "Publish the latest photo.", {"album": "where to publish it"}),
-    _spec("delete_note", "Delete a note for good.", {"note": "which note"}),
 )
 """Ten tools whose wrong use costs something (ours)."""
 
