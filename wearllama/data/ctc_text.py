@@ -1,0 +1,68 @@
+"""Transcripts as CTC symbols: lower-cased letters, and word pieces trained on the corpus itself.
+
+Symbol 0 is the CTC blank in both alphabets.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+BLANK = "<blank>"
+ALPHABET = " 'abcdefghijklmnopqrstuvwxyz"
+NUM_CHARS = len(ALPHABET) + 1
+
+
+def spoken_form(text: str) -> str:
+    """Lower case, letters, apostrophes and single spaces only; raises ValueError on digits, which have no one reading."""
+    text = text.lower().replace("’", "'")
+    if re.search(r"\d", text):
+        raise ValueError(f"transcript {text!r} holds digits: write numbers as they are spoken")
+    return re.sub(r"[^a-z']+", " ", text).strip()
+
+
+def char_ids(spoken: str) -> list[int]:
+    return [ALPHABET.index(char) + 1 for char in spoken]
+
+
+class WordPieces:
+    """Byte-pair pieces over the spoken form; frequent words become one piece."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int) -> "WordPieces":
+        """Learn ``size`` pieces (blank included) from transcripts."""
+        tokenizer = Tokenizer(models.BPE(unk_token=None))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size, special_tokens=[BLANK], initial_alphabet=list(ALPHABET.strip()), show_progress=False
+        )
+        tokenizer.train_from_iterator((spoken_form(text) for text in texts), trainer)
+        assert tokenizer.token_to_id(BLANK) == 0
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> "WordPieces":
+        if not path.is_file():
+            raise ValueError(f"{path}: no word pieces here, wanted the file that the encoder was pre-trained with")
+        return cls(Tokenizer.from_file(str(path)))
+
+    def save(self, path: Path) -> None:
+        temporary = path.with_suffix(".tmp")
+        self._tokenizer.save(str(temporary))
+        os.replace(temporary, path)
+
+    @property
+    def size(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, spoken: str) -> list[int]:
+        return self._tokenizer.encode(spoken).ids
+
+    def decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids).strip()
