@@ -18,6 +18,7 @@ from wearllama_launch.schema import LaunchError, did_you_mean, nearest
 
 __all__ = [
     "CONF_DIR",
+    "INTERRUPTED",
     "LaunchError",
     "compose_config",
     "did_you_mean",
@@ -27,6 +28,7 @@ __all__ = [
     "rank",
     "record_launch",
     "world_size",
+    "write_atomic",
 ]
 
 ConfigT = TypeVar("ConfigT")

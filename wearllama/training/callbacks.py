@@ -1,0 +1,76 @@
+"""Trainer callbacks: leave with a checkpoint when told to stop, and mark whole checkpoints."""
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from wearllama.training.checkpoint import mark_complete
+
+
+class GracefulStop(TrainerCallback):
+    """SIGTERM (preemption) or Ctrl-C: finish the step, save a checkpoint, stop. A second signal stops at once."""
+
+    def __init__(self) -> None:
+        self.stopped_by: int | None = None
+        """The signal that ended training early, on every rank; None while and after an ordinary run."""
+        self._received = 0
+        self._previous: dict[int, Any] = {}
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._previous[number] = signal.signal(number, self._receive)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        number = self._agreed(args.device)
+        if number:
+            self.stopped_by = number
+            control.should_save = True
+            control.should_training_stop = True
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._received:
+            signal.signal(number, signal.SIG_DFL)
+            raise KeyboardInterrupt
+        self._received = number
+        print(f"\n{signal.Signals(number).name}: finishing this step and saving a checkpoint", file=sys.stderr)
+
+    def _agreed(self, device: torch.device) -> int:
+        """The signal any rank received, so that all save and leave after the same step."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return self._received
+        number = torch.tensor(self._received, device=device)
+        dist.all_reduce(number, op=dist.ReduceOp.MAX)
+        return int(number)
+
+
+class MarkCheckpoints(TrainerCallback):
+    """Write the marker of a whole checkpoint once every rank has written its part."""
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if dist.is_available() and dist.is_initialized():
+            dist.barrier()
+        if state.is_world_process_zero:
+            mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}", {"step": state.global_step})
+
+
+def quiet_worker_signals() -> None:
+    """For loader workers: the training process decides when to stop, so Ctrl-C passes them by."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,0 +1,56 @@
+"""Checkpoints that are known to be whole, and run folders that are known to belong to a config."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+COMPLETE = "complete.json"
+"""Written into a checkpoint after everything else; a checkpoint without it was cut short and is not resumed from."""
+
+
+def mark_complete(folder: str | Path, facts: Mapping[str, Any]) -> None:
+    """Say that `folder` is whole; `facts` are kept with it."""
+    path = Path(folder) / COMPLETE
+    temporary = path.with_name(f"{COMPLETE}.tmp{os.getpid()}")
+    temporary.write_text(json.dumps(dict(facts), indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def completed_facts(folder: str | Path) -> dict[str, Any] | None:
+    """What :func:`mark_complete` wrote; None where `folder` is missing or was cut short."""
+    try:
+        facts = json.loads((Path(folder) / COMPLETE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def last_complete_checkpoint(run_dir: str | Path) -> Path | None:
+    """The whole ``checkpoint-N`` of the highest step, or None; an unfinished one is passed over."""
+    found: list[tuple[int, Path]] = []
+    for path in Path(run_dir).glob("checkpoint-*"):
+        step = path.name.rpartition("-")[2]
+        if step.isdigit() and completed_facts(path) is not None:
+            found.append((int(step), path))
+    return max(found)[1] if found else None
+
+
+def remove_incomplete_checkpoints(run_dir: str | Path) -> list[Path]:
+    """Delete checkpoints that were cut short, so that the Trainer's rotation does not count them; returns them."""
+    broken = [path for path in sorted(Path(run_dir).glob("checkpoint-*")) if completed_facts(path) is None]
+    for path in broken:
+        shutil.rmtree(path)
+    return broken
+
+
+def fingerprint(settings: Any, files: Iterable[str | Path] = ()) -> str:
+    """SHA-256 over plain `settings` and the content of `files`: two runs that share it trained the same thing."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name in files:
+        with Path(name).open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()

@@ -1,0 +1,127 @@
+"""How a training run goes: one dataclass in our words, and its translation into ``transformers.TrainingArguments``."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import TrainingArguments
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """Optimisation, saving and logging of one run; the model and the data have configs of their own."""
+
+    steps: int = 1000
+    """Optimiser steps of the whole run."""
+    learning_rate: float = 1e-3
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """After the warm-up: down to `final_lr` of the peak by a half cosine or a line, or constant."""
+    warmup_steps: int = 50
+    final_lr: float = 0.05
+    """Learning rate of the last step, as a fraction of the peak (cosine only; linear ends at 0)."""
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip_norm: float = 1.0
+    """Gradient norm above which gradients are scaled down."""
+    accumulation: int = 1
+    """Batches of each rank summed into one step."""
+    bf16: bool = False
+    """bfloat16 autocast over fp32 parameters."""
+    activation_checkpointing: bool = False
+    seed: int = 1
+    use_cpu: bool = False
+    """Stay on the CPU even where there is a GPU."""
+    threads: int = 0
+    """CPU threads of the training process; 0 leaves torch's own choice."""
+    workers: int = 1
+    """Processes that render and collate batches ahead of the training process; 0 does it in line."""
+    prefetch: int = 4
+    """Batches that each worker keeps ready."""
+    save_every: int = 200
+    """Steps between checkpoints."""
+    keep_checkpoints: int = 2
+    log_every: int = 10
+    eval_every: int = 0
+    """Steps between evaluations of the validation loss; 0 never."""
+    report_to: Literal["wandb", "tensorboard", "none"] = "wandb"
+    """Where curves go, beside trainer_state.json. wandb stays offline unless WANDB_MODE says otherwise."""
+    deepspeed: str | None = None
+    """Path of a DeepSpeed JSON (conf/train/zero2.json)."""
+    find_unused: bool = False
+    """DDP's search for parameters without gradient; needed only for models with conditional parts."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "accumulation", "save_every", "log_every", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"train.{name} is {getattr(self, name)}, wanted at least 1")
+        for name in ("warmup_steps", "workers", "threads", "eval_every"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"train.{name} is {getattr(self, name)}, wanted at least 0")
+        if self.keep_checkpoints < 2:
+            raise ValueError("train.keep_checkpoints is 1, wanted at least 2: one must stand while another is written")
+        if not 0.0 < self.learning_rate < 1.0:
+            raise ValueError(f"train.learning_rate is {self.learning_rate}, wanted between 0 and 1")
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"train.warmup_steps is {self.warmup_steps}, wanted below train.steps = {self.steps}")
+        if self.deepspeed is not None and not Path(self.deepspeed).is_file():
+            raise ValueError(f"train.deepspeed is {self.deepspeed}: no such file")
+
+
+def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingArguments:
+    """The Trainer's arguments for `config`.
+
+    What is fixed here is what the project relies on: the loss is divided by the global number of target tokens
+    (``average_tokens_across_devices``), non-finite losses are not hidden, and no column is dropped before the model.
+    """
+    on_cpu = config.use_cpu or not torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(output_dir),
+        max_steps=config.steps,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        weight_decay=config.weight_decay,
+        adam_beta1=config.betas[0],
+        adam_beta2=config.betas[1],
+        max_grad_norm=config.clip_norm,
+        gradient_accumulation_steps=config.accumulation,
+        average_tokens_across_devices=True,
+        bf16=config.bf16,
+        seed=config.seed,
+        data_seed=config.seed,
+        use_cpu=on_cpu,
+        ddp_backend="gloo" if on_cpu else None,
+        ddp_find_unused_parameters=config.find_unused,
+        dataloader_num_workers=config.workers,
+        dataloader_pin_memory=not on_cpu,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        save_total_limit=config.keep_checkpoints,
+        logging_strategy="steps",
+        logging_steps=config.log_every,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps" if config.eval_every else "no",
+        eval_steps=config.eval_every or None,
+        prediction_loss_only=True,
+        report_to=config.report_to,
+        remove_unused_columns=False,
+        label_names=["labels"],
+        deepspeed=config.deepspeed,
+        **_schedule(config),
+        **_activation_checkpointing(config),
+    )
+
+
+def _schedule(config: TrainConfig) -> dict[str, Any]:
+    if config.schedule == "cosine":
+        return {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": config.final_lr}}
+    return {"lr_scheduler_type": {"linear": "linear", "constant": "constant_with_warmup"}[config.schedule]}
+
+
+def _activation_checkpointing(config: TrainConfig) -> dict[str, bool]:
+    """transformers 5.24 renamed gradient checkpointing; both names are served."""
+    known = {item.name for item in dataclasses.fields(TrainingArguments)}
+    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
+    return {name: config.activation_checkpointing}
