@@ -74,6 +74,29 @@ def mouth_transfer(array: ArrayGeometry, freqs_F: ArrayLike) -> NDArray[np.compl
     return voice_FM / voice_FM[:, array.reference, None]
 
 
+def diffuse_covariance(mics_M3: ArrayLike, freqs_F: ArrayLike) -> NDArray[np.complex128]:
+    """Covariance ``(F, M, M)`` of a spherically diffuse field around the head, 1 on the diagonal without a head.
+
+    Plane waves from everywhere, integrated in closed form by the addition theorem; without the sphere's own term this
+    is the familiar sinc(2 f d / c).
+    """
+    mics_M3, radius_M = _from_centre(np.atleast_2d(np.asarray(mics_M3, dtype=np.float64)))
+    cosine_MM = np.clip(mics_M3 @ mics_M3.T / np.outer(radius_M, radius_M), -1.0, 1.0)
+    wavenumber_F = _wavenumbers(freqs_F)
+    orders_I = np.arange(_ORDERS)
+    slope_FI, outgoing_slope_FI = _surface_slopes(wavenumber_F.tobytes())
+    radial_FMI = np.stack(
+        [
+            spherical_jn(orders_I, wavenumber_F[:, None] * radius)
+            - slope_FI * (_hankel(wavenumber_F * radius, _ORDERS) / outgoing_slope_FI)
+            for radius in radius_M
+        ],
+        axis=1,
+    )
+    legendre_MMI = (2 * orders_I + 1) * eval_legendre(orders_I, cosine_MM[..., None])
+    return np.einsum("fmi,fni,mni->fmn", radial_FMI, radial_FMI.conj(), legendre_MMI, optimize=True)
+
+
 def _mouth_beam(array: ArrayGeometry, freqs_F: NDArray[np.float64]) -> NDArray[np.float64]:
     towards_M3 = array.positions_M3 - array.mouth_3
     forward_M = towards_M3[:, 2] / np.linalg.norm(towards_M3, axis=1)
