@@ -1,0 +1,217 @@
+"""Runs a model over a benchmark's examples and logs every output once, on any number of ranks, resumably.
+
+The examples are dealt to ranks by their place in the list, never by what is still to do: ranks that start at different
+moments, or a run resumed on another number of ranks, neither repeat nor miss an item.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch.distributed as dist
+from tqdm import tqdm
+
+from wearllama.audio.io import AudioError
+from wearllama.data.actions import parse_action
+from wearllama.data.manifest import Clip, Example, load_audio
+from wearllama.evaluation.predictions import (
+    Prediction,
+    PredictionLog,
+    collect,
+    prediction_key,
+    prompt_hash_of,
+    read_log,
+    unique_ids,
+)
+
+
+class Adapter(Protocol):
+    """What the harness needs of a model."""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Name, hash of the weights, kind of input: part of every prediction's key."""
+
+    @property
+    def generation(self) -> dict[str, Any]:
+        """Generation settings: part of every prediction's key."""
+
+    @property
+    def max_audio_seconds(self) -> float | None:
+        """Longest recording that the model takes; None where it does not matter."""
+
+    def generate(self, examples: Sequence[Example], clips: Sequence[Clip | None]) -> list[str]:
+        """Raw outputs of a batch, in order."""
+
+    def first_token_seconds(self, example: Example, clip: Clip | None) -> float | None:
+        """Time from the sound in memory to the first token, alone (batch of one); None where there is no model."""
+
+
+@dataclass(kw_only=True)
+class HarnessConfig:
+    """How a run goes; nothing here changes what a model answers."""
+
+    batch_size: int = 8
+    """Items decoded together, of similar length."""
+    ttft_items: int = 20
+    """Items of each task whose time to first token is measured; 0 for none."""
+    bad_item: Literal["error", "score_wrong"] = "error"
+    """An unreadable or too long recording: stop, or log the error and count the item as wrong."""
+    progress: bool = True
+    """Show a progress bar (rank 0)."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.ttft_items < 0:
+            raise ValueError(f"batch_size {self.batch_size} or ttft_items {self.ttft_items} is too small")
+        if self.bad_item not in ("error", "score_wrong"):
+            raise ValueError(f"bad_item is {self.bad_item!r}, wanted 'error' or 'score_wrong'")
+
+
+def run(
+    examples: Sequence[Example],
+    adapter: Adapter,
+    *,
+    root: str | Path,
+    folder: str | Path,
+    config: HarnessConfig,
+    channels: int | None = None,
+) -> list[Prediction]:
+    """Predict what the log in ``folder`` lacks, wait for the other ranks, and return ALL predictions in order.
+
+    Args:
+        examples: unique ids, audio paths relative to ``root``.
+        folder: run folder; may hold predictions of other models or prompts, which are left alone.
+        channels: microphones that a recording must have; None takes any number.
+    """
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    predict(
+        examples, adapter, root=root, folder=folder, config=config, channels=channels, rank=rank, world_size=world_size
+    )
+    _wait_for_ranks(world_size)
+    return collect(examples, keys_of(examples, adapter, root), folder)
+
+
+def keys_of(examples: Sequence[Example], adapter: Adapter, root: str | Path) -> list[str]:
+    """Keys under which the adapter's predictions stand in the log."""
+    identity, generation = adapter.identity, adapter.generation
+    return [prediction_key(example, identity, generation, root) for example in examples]
+
+
+def predict(
+    examples: Sequence[Example],
+    adapter: Adapter,
+    *,
+    root: str | Path,
+    folder: str | Path,
+    config: HarnessConfig,
+    channels: int | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+) -> None:
+    """One rank's share of :func:`run`: every ``world_size``-th example that the log lacks."""
+    unique_ids(examples)
+    refused = _too_long(examples, adapter, config)
+    keys = keys_of(examples, adapter, root)
+    timed = _timed_ids(examples, config.ttft_items)
+    done = read_log(folder)
+    mine = list(zip(examples, keys, strict=True))[rank::world_size]
+    todo = sorted(((e, k) for e, k in mine if k not in done), key=lambda pair: -pair[0].seconds)
+    log = PredictionLog(folder, rank)
+
+    def load(example: Example) -> Clip | AudioError | None:
+        if example.id in refused:
+            return AudioError(refused[example.id])
+        try:
+            return load_audio(example, root, channels=channels)
+        except AudioError as error:
+            if config.bad_item == "error":
+                raise
+            return error
+
+    bar = tqdm(
+        total=len(mine), initial=len(mine) - len(todo), unit="item", desc=f"predict ({adapter.identity['model']})",
+        disable=not config.progress or rank != 0 or not mine,
+    )  # fmt: skip
+    with bar:
+        for batch, clips in _prefetch(todo, load, config.batch_size):
+            log.append(_predict(batch, clips, adapter, timed, rank))
+            bar.update(len(batch))
+
+
+def _predict(
+    batch: Sequence[tuple[Example, str]],
+    clips: Sequence[Clip | AudioError | None],
+    adapter: Adapter,
+    timed: set[str],
+    rank: int,
+) -> list[Prediction]:
+    good = [(e, clip) for (e, _), clip in zip(batch, clips, strict=True) if not isinstance(clip, AudioError)]
+    started = time.perf_counter()
+    outputs = adapter.generate([e for e, _ in good], [clip for _, clip in good]) if good else []
+    batch_s = time.perf_counter() - started
+    raw = {example.id: text for (example, _), text in zip(good, outputs, strict=True)}
+    predictions = []
+    for (example, key), clip in zip(batch, clips, strict=True):
+        latency: dict[str, float] = {"batch_s": batch_s, "batch_size": len(good)}
+        failed = isinstance(clip, AudioError)
+        if example.id in timed and not isinstance(clip, AudioError):
+            ttft = adapter.first_token_seconds(example, clip)
+            latency |= {} if ttft is None else {"ttft_s": ttft}
+        text = raw.get(example.id, "")
+        predictions.append(Prediction(
+            id=example.id, key=key, task=example.task, model=adapter.identity, prompt_hash=prompt_hash_of(example),
+            generation=adapter.generation, raw=text, rank=rank, latency=latency, error=str(clip) if failed else "",
+            action=parse_action(text, example.dialect).to_dict(),  # type: ignore[arg-type]
+        ))  # fmt: skip
+    return predictions
+
+
+def _prefetch(
+    todo: Sequence[tuple[Example, str]], load: Callable[[Example], Clip | AudioError | None], size: int
+) -> Iterator[tuple[Sequence[tuple[Example, str]], list[Clip | AudioError | None]]]:
+    """Batches with their sound; the next one is read while the model works on this one."""
+    batches = [todo[start : start + size] for start in range(0, len(todo), size)]
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        ahead = [pool.submit(lambda b: [load(example) for example, _ in b], batch) for batch in batches[:1]]
+        for index, batch in enumerate(batches):
+            clips = ahead.pop().result()
+            ahead = [pool.submit(lambda b: [load(e) for e, _ in b], b) for b in batches[index + 1 : index + 2]]
+            yield batch, clips
+
+
+def _too_long(examples: Sequence[Example], adapter: Adapter, config: HarnessConfig) -> dict[str, str]:
+    """Find what is too long before hours are spent, not after: an error, or the reason by id."""
+    limit = adapter.max_audio_seconds
+    too_long = [example for example in examples if limit is not None and example.seconds > limit]
+    if too_long and config.bad_item == "error":
+        first = too_long[0]
+        raise ValueError(
+            f"{len(too_long)} recordings exceed the model's {limit:g} s (first: {first.id}, {first.seconds:.2f} s); "
+            "leave them out, train with a larger max_audio_seconds, or count them as wrong with bad_item=score_wrong"
+        )
+    return {e.id: f"{e.seconds:.2f} s of audio, the model takes {limit:g} s" for e in too_long}
+
+
+def _timed_ids(examples: Sequence[Example], per_task: int) -> set[str]:
+    """An evenly spread sample of every task."""
+    tasks: dict[str, list[str]] = {}
+    for example in examples:
+        tasks.setdefault(example.task, []).append(example.id)
+    timed: set[str] = set()
+    for ids in tasks.values():
+        count = min(per_task, len(ids))
+        timed.update(ids[index * len(ids) // count] for index in range(count))
+    return timed
+
+
+def _wait_for_ranks(world_size: int) -> None:
+    """Return once every rank has logged its share; ranks under torchrun only."""
+    if world_size > 1 and "MASTER_ADDR" in os.environ:
+        if not dist.is_initialized():
+            dist.init_process_group("gloo", timeout=timedelta(days=7))
+        dist.barrier()
