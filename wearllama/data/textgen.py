@@ -101,6 +101,11 @@ def templates(tool: str, split: Split) -> list[str]:
     return [line.split("|")[0].strip() for line in _tool_table(tool)[split]]
 
 
+def contexts(tool: str, split: Split) -> list[str]:
+    """Wordings of what is said just before a command of a consequential tool."""
+    return list(_tool_table(tool)["contexts"][split])
+
+
 def _arguments(table: Mapping[str, Any], notes: str, values: Mapping[str, str]) -> dict[str, str]:
     """Short arguments of a call: ``search_query`` from the tool's pattern, named ones from slots, notes on top."""
     arguments: dict[str, str] = {}
@@ -139,7 +144,7 @@ def command(tool: str, split: Split, rng: random.Random, index: int | None = Non
 
 def context(tool: str, split: Split, rng: random.Random, index: int | None = None) -> Utterance:
     """What a wearer says just before a command of ``tool`` in a speaker-switch case: no request in itself."""
-    lines = _tool_table(tool)["contexts"][split]
+    lines = contexts(tool, split)
     number = rng.randrange(len(lines)) if index is None else index % len(lines)
     text = fill(lines[number], draw_slots(slots_of(lines[number]), rng))
     return Utterance(text=text, kind="context", split=split, template_id=f"context/{tool}/{split}/{number}", tool=tool)
@@ -251,7 +256,7 @@ def generate(split: Split, rng: random.Random, *, fills: int = 1) -> list[Uttera
         for tool in wearvox_tools() + consequential_tools():
             rows += [command(tool, split, rng, i) for i in range(len(templates(tool, split)))]
         for tool in consequential_tools():
-            rows += [context(tool, split, rng, i) for i in range(len(_tool_table(tool)["contexts"][split]))]
+            rows += [context(tool, split, rng, i) for i in range(len(contexts(tool, split)))]
         for fact in range(num_facts()):
             rows += [question(fact, split, rng, index=i) for i in range(len(_load("questions")["facts"][fact][split]))]
         rows += [grounded_question(split, rng, index=i) for i in range(12)]

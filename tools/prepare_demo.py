@@ -1,0 +1,153 @@
+"""Prepare the demo's data: speak the texts, write the training manifest and the two benchmarks in their layouts.
+
+Run as: python tools/prepare_demo.py        (or with overrides: workers=4 reading.kokoro_seconds=120)
+
+Needs the RIR bank (tools/build_rir_bank.py). Every stage is skipped when its output is there and made from the same
+settings, texts and bank; Ctrl-C loses at most the clip in progress.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+from wearllama_launch import existing_path, launch
+
+from wearllama.audio.array import load_array
+from wearllama.audio.beamforming import design_beam
+from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
+from wearllama.data.demo_chatter import chatter_files
+from wearllama.data.demo_layout import Studio, write_json, write_vgbench, write_wearvox
+from wearllama.data.demo_scenes import Scene, TrainPlanner, TrainRows, clip_seconds, to_example
+from wearllama.data.demo_speakers import ReadingConfig, train_lines
+from wearllama.data.demo_speech import available_engines, speak_lines
+from wearllama.data.demo_splits import check_disjoint, split_record
+from wearllama.data.manifest import write_manifest
+from wearllama.data.prompts import load_prompts
+from wearllama.simulation.bank import RirBank
+from wearllama.simulation.noise import NoiseBank
+
+VERSION = 1
+"""Raised when the same settings and texts give other data."""
+
+
+@dataclass(kw_only=True)
+class PrepareDemo:
+    """Where the data go and how much there is."""
+
+    out_dir: str = "data/demo"
+    bank: str = "data/demo/rir_bank"
+    noise: list[str] = field(default_factory=list)
+    """Folders of noise recordings; without any, all noises are synthesised."""
+    array: str = "glasses5"
+    reading: ReadingConfig = field(default_factory=ReadingConfig)
+    rows: TrainRows = field(default_factory=TrainRows)
+    benchmarks: BenchmarkSizes = field(default_factory=BenchmarkSizes)
+    seed: int = 0
+    workers: int = 2
+    """Processes that speak."""
+
+
+@launch("prepare_demo", PrepareDemo)
+def main(config: PrepareDemo) -> None:
+    out_dir = Path(config.out_dir)
+    bank = RirBank.open(existing_path(config.bank, "bank"))
+    engines, missing = available_engines()
+    for sentence in missing:
+        print(sentence)
+    if "kokoro" not in engines:
+        raise ValueError("the evaluation's held-out voices are Kokoro's, and Kokoro could not be had (see above)")
+    chatter, left_out = chatter_files(out_dir)
+    for sentence in left_out:
+        print(sentence)
+    noise = NoiseBank(config.noise)
+    lines = train_lines(config.reading, engines=engines)
+    train = TrainPlanner(lines, chatter=chatter, seed=config.seed).scenes(config.rows)
+    wearvox = wearvox_scenes(config.benchmarks, sorted(noise.names))
+    vgbench = vgbench_items(config.benchmarks)
+    held_out = wearvox + [item.scene for item in vgbench]
+    key = data_key(config, engines, chatter)
+
+    if stage_due(out_dir, "speech", key):
+        spoken = speak_lines(needed_lines(train + held_out), out_dir, workers=config.workers)
+        print(f"speech: {spoken} clips spoken")
+        stage_done(out_dir, "speech", key)
+    if all(not stage_due(out_dir, name, key) for name in ("train", "wearvox", "vgbench", "splits")):
+        print(f"{out_dir} is prepared already")
+        return
+    files = {line.file for scene in train + held_out if not scene.text_only for line in scene.lines} | set(chatter)
+    seconds = clip_seconds(out_dir, tqdm(sorted(files), desc="durations", unit="clip"))
+    array = load_array(config.array)
+    prompts = load_prompts(style="compact")
+    studio = Studio(
+        root=out_dir,
+        seconds=seconds,
+        bank=bank,
+        noise=noise,
+        array=array,
+        beam=design_beam(array),
+        prompts=prompts,
+    )
+    record = split_record(train, held_out, bank)
+    check_disjoint(record)
+    stages: dict[str, Callable[[], Any]] = {
+        "train": lambda: write_manifest(
+            out_dir / "train.jsonl", (to_example(scene, seconds, prompts, split="train") for scene in train), progress=True
+        ),
+        "wearvox": lambda: write_wearvox(wearvox, studio, out_dir / "wearvox"),
+        "vgbench": lambda: write_vgbench(vgbench, studio, out_dir / "vgbench"),
+        "splits": lambda: write_json(out_dir / "splits.json", record),
+    }
+    for name, write in stages.items():
+        if stage_due(out_dir, name, key):
+            write()
+            stage_done(out_dir, name, key)
+    spoken_seconds = sum(seconds.values())
+    print(f"{out_dir}: {len(train)} training rows, {len(wearvox)} WearVox items, {len(vgbench)} VGBench conditions, ", end="")
+    print(f"{len(seconds)} clips ({spoken_seconds / 60:.0f} minutes)")
+
+
+def needed_lines(scenes: list[Scene]) -> list[Any]:
+    """Lines that are heard in some scene."""
+    return [line for scene in scenes if not scene.text_only for line in scene.lines]
+
+
+def data_key(config: PrepareDemo, engines: tuple[str, ...], chatter: list[str]) -> str:
+    """What the data were made from: settings, texts, engines and bank."""
+    settings = asdict(config)
+    settings.pop("workers")
+    folder = resources.files("wearllama.data").joinpath("texts")
+    texts = {item.name: item.read_text(encoding="utf-8") for item in folder.iterdir() if item.name.endswith(".yaml")}
+    meta = (Path(config.bank) / "meta.json").read_text()
+    described = json.dumps([VERSION, settings, sorted(texts.items()), engines, chatter, meta], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+_OUTPUTS = {
+    "speech": "speech",
+    "train": "train.jsonl",
+    "wearvox": "wearvox/data_public.json",
+    "vgbench": "vgbench/manifest.jsonl",
+    "splits": "splits.json",
+}
+
+
+def stage_due(out_dir: Path, name: str, key: str) -> bool:
+    """Whether a stage's output is missing or was made from something else."""
+    stamp = out_dir / ".stages" / name
+    return not (stamp.is_file() and stamp.read_text() == key and (out_dir / _OUTPUTS[name]).exists())
+
+
+def stage_done(out_dir: Path, name: str, key: str) -> None:
+    """Remember what a stage's output was made from."""
+    stamp = out_dir / ".stages" / name
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(key)
+
+
+if __name__ == "__main__":
+    main()
