@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 ROLES = ("wearer", "partner", "bystander", "noise", "diffuse")
 FORMAT = 1
+DIRECT_HALF = 40
 SPECTRA_CACHE_BYTES = 192 * 2**20
 
 
@@ -64,6 +65,8 @@ class RirBank:
         self._spectra: OrderedDict[tuple[int, int], NDArray[np.complex64]] = OrderedDict()
         self._cached_bytes = 0
         self._selected: dict[tuple[Any, ...], list[int]] = {}
+        self._rooms: dict[str | None, list[str]] = {}
+        self._energies: dict[int, tuple[float, float]] = {}
 
     @classmethod
     def open(cls, path: str | Path) -> "RirBank":
@@ -163,7 +166,17 @@ class RirBank:
 
     def rooms(self, split: str | None = None) -> list[str]:
         """Room names of a split, sorted."""
-        return sorted({entry.room for entry in self.entries if split is None or entry.split == split})
+        if split not in self._rooms:
+            self._rooms[split] = sorted({entry.room for entry in self.entries if split in (None, entry.split)})
+        return self._rooms[split]
+
+    def energy(self, index: int) -> tuple[float, float]:
+        """Energy of response ``index`` at c_0, and of its direct sound (2.5 ms around the first arrival) alone."""
+        if index not in self._energies:
+            squared_K = np.square(self.rir(index)[self.reference], dtype=np.float64)
+            direct_K = squared_K[max(self.pre_samples - DIRECT_HALF, 0) : self.pre_samples + DIRECT_HALF]
+            self._energies[index] = float(squared_K.sum()), float(direct_K.sum())
+        return self._energies[index]
 
 
 def _read_index(path: Path) -> list[RirEntry]:
