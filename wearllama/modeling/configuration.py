@@ -1,0 +1,87 @@
+"""WearLlamaConfig: everything that ``from_pretrained`` needs to rebuild a model, in one config.json."""
+
+from dataclasses import field
+from typing import Any
+
+from transformers import AutoConfig
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from wearllama.modeling.conformer import ConformerConfig
+from wearllama.modeling.projector import ProjectorConfig
+
+CHANNELS = {"mc": 2, "sc_beam": 1, "sc_c0": 1}
+"""Which channels are encoded, and how many: c_0 and c_x; the beam alone; the nose microphone alone."""
+
+
+class WearLlamaConfig(PreTrainedConfig):
+    """Configuration of ``WearLlamaForConditionalGeneration``.
+
+    Args:
+        text_config: config (or dict of it, with ``model_type``) of any Llama-family causal LM.
+        encoder: fields of ``ConformerConfig``.
+        projector: fields of ``ProjectorConfig``.
+        channels: ``mc`` (c_0 and c_x interleaved), ``sc_beam`` or ``sc_c0``.
+        lora: None, or ``{"r", "alpha", "dropout", "target_modules"}``: LoRA inside the decoder, whose base is frozen.
+        freeze: regular expression at the start of a parameter's name -> frozen or not; later entries win.
+        num_added_tokens: tokens beyond ``text_config.vocab_size``; their rows live in the model's ``added`` module, so
+            that a pretrained vocabulary stays as it is.
+        audio_token_id: the placeholder that audio embeddings replace.
+        mute_token_id: the one token of ``[Mute]``.
+        max_audio_seconds: longest clip the processor lets through.
+    """
+
+    model_type = "wearllama"
+    sub_configs = {"text_config": AutoConfig}
+
+    text_config: dict | PreTrainedConfig | None = None
+    encoder: dict | None = None
+    projector: dict | None = None
+    channels: str = "mc"
+    lora: dict | None = None
+    freeze: dict = field(default_factory=dict)
+    num_added_tokens: int = 0
+    audio_token_id: int = 0
+    mute_token_id: int | None = None
+    max_audio_seconds: float = 30.0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.channels not in CHANNELS:
+            raise ValueError(f"channels is {self.channels!r}, wanted one of {', '.join(CHANNELS)}")
+        self.text_config = _text_config(self.text_config)
+        self.encoder = vars(_fields(ConformerConfig, self.encoder, "encoder")).copy()
+        self.projector = vars(_fields(ProjectorConfig, self.projector, "projector")).copy()
+        if self.max_audio_seconds <= 0:
+            raise ValueError(f"max_audio_seconds must be above zero, found {self.max_audio_seconds}")
+        super().__post_init__(**kwargs)
+
+    @property
+    def num_channels(self) -> int:
+        """Encoded channels: 2 (MC) or 1 (SC)."""
+        return CHANNELS[self.channels]
+
+    def encoder_config(self) -> ConformerConfig:
+        """The encoder's fields as their dataclass."""
+        return ConformerConfig(**self.encoder)
+
+    def projector_config(self) -> ProjectorConfig:
+        """The projector's fields as their dataclass."""
+        return ProjectorConfig(**self.projector)
+
+
+def _text_config(value: dict | PreTrainedConfig | None) -> PreTrainedConfig:
+    if isinstance(value, PreTrainedConfig):
+        return value
+    fields = dict(value or {})
+    model_type = fields.pop("model_type", "llama")
+    if model_type not in CONFIG_MAPPING:
+        raise ValueError(f"text_config.model_type is {model_type!r}, which transformers does not know")
+    return CONFIG_MAPPING[model_type](**fields)
+
+
+def _fields(cls: type, value: dict | None, name: str) -> Any:
+    known = set(cls.__dataclass_fields__)
+    unknown = sorted(set(value or {}) - known)
+    if unknown:
+        raise ValueError(f"{name} has unknown field {unknown}, wanted some of {sorted(known)}")
+    return cls(**(value or {}))

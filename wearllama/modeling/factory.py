@@ -1,0 +1,163 @@
+"""Models by scale: a plain ``ModelConfig`` (conf/model/*.yaml) in, a processor and a model out."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+import wearllama.modeling.auto  # noqa: F401  (Auto classes must know WearLlama before a checkpoint is opened)
+from wearllama.audio.array import load_array
+from wearllama.modeling.configuration import WearLlamaConfig
+from wearllama.modeling.encoder_io import encoder_config, load_encoder_weights, stored_config
+from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
+from wearllama.modeling.processing import WearLlamaProcessor
+from wearllama.modeling.tokenizer import add_project_tokens
+
+PACKAGED_TOKENIZER = Path(__file__).resolve().parents[1] / "assets" / "tokenizer_demo"
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """One scale."""
+
+    name: str = "demo"
+    encoder: str = "scratch"
+    """``scratch``, ``packaged``, or a folder with encoder weights (a WearLlama checkpoint is one)."""
+    encoder_config: dict[str, Any] = field(default_factory=dict)
+    """Fields of ``ConformerConfig``; with stored weights only ``dropout`` may be given, sizes come with the weights."""
+    decoder: str = "scratch"
+    """``scratch``, or a local folder or hub id of a Llama-family causal LM."""
+    decoder_config: dict[str, Any] = field(default_factory=dict)
+    """Fields of the decoder's config (with ``model_type``, default llama) when it starts from scratch."""
+    tokenizer: str = "packaged"
+    """``packaged``, ``decoder`` (the decoder's own) or a folder."""
+    channels: str = "mc"
+    """``mc``, ``sc_beam`` or ``sc_c0``."""
+    projector: dict[str, Any] = field(default_factory=dict)
+    """Fields of ``ProjectorConfig``."""
+    lora: dict[str, Any] | None = None
+    """``r``, ``alpha``, ``dropout``, ``target_modules``; None trains the decoder itself."""
+    freeze: dict[str, bool] = field(default_factory=lambda: {"encoder": True})
+    """Regular expression at the start of parameter names -> frozen; later entries win."""
+    array: str = "glasses5"
+    """Microphone array, by name or file."""
+    max_audio_seconds: float = 30.0
+    dtype: str = "float32"
+    """Of the weights; training autocasts over float32."""
+    attn_implementation: str = "sdpa"
+    """Of the decoder."""
+
+    def __post_init__(self) -> None:
+        if self.encoder == "scratch" and self.freeze.get("encoder"):
+            # Nothing is learnt by freezing random features, so `encoder=scratch` alone does what is meant.
+            self.freeze = {**self.freeze, "encoder": False}
+        if self.tokenizer == "decoder" and self.decoder == "scratch":
+            raise ValueError("model.tokenizer=decoder needs a pretrained model.decoder; scratch has no tokenizer")
+        if not hasattr(torch, self.dtype):
+            raise ValueError(f"model.dtype is {self.dtype!r}, wanted float32, bfloat16 or float16")
+
+
+def build_processor(config: ModelConfig) -> WearLlamaProcessor:
+    """Tokenizer with this project's tokens, front end of the stored encoder, array and its beam."""
+    tokenizer = _tokenizer(config)
+    frontend = None if config.encoder == "scratch" else stored_config(config.encoder).get("frontend")
+    tokenizer.model_max_length = _text_config(config).max_position_embeddings
+    return WearLlamaProcessor(
+        tokenizer,
+        channels=config.channels,
+        array=load_array(config.array),
+        frontend=frontend,
+        max_audio_seconds=config.max_audio_seconds,
+    )
+
+
+def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlamaForConditionalGeneration:
+    """The model in full: decoder (pretrained or from its config), encoder, projector, LoRA, frozen parts.
+
+    Random parts follow torch's global generator: seed it first.
+    """
+    text_config = _text_config(config)
+    decoder = None
+    if config.decoder != "scratch":
+        decoder = AutoModelForCausalLM.from_pretrained(config.decoder, dtype=getattr(torch, config.dtype))
+    else:
+        text_config.vocab_size = len(processor.tokenizer)
+    text_config.dtype = None
+    model_config = WearLlamaConfig(
+        text_config=text_config,
+        encoder=_encoder_fields(config),
+        projector=_projector_fields(config, decoder),
+        channels=config.channels,
+        num_added_tokens=max(0, len(processor.tokenizer) - text_config.vocab_size),
+        audio_token_id=processor.ids.audio,
+        mute_token_id=processor.ids.mute,
+        max_audio_seconds=config.max_audio_seconds,
+        attn_implementation=config.attn_implementation,
+    )
+    model = _assemble(model_config, decoder)
+    if config.encoder != "scratch":
+        load_encoder_weights(model.encoder, config.encoder)
+    model.to(getattr(torch, config.dtype))
+    model.add_lora(config.lora)
+    model.config.freeze = dict(config.freeze)
+    model.apply_freeze()
+    model.generation_config.eos_token_id = processor.ids.eos
+    model.generation_config.pad_token_id = processor.ids.pad
+    model.generation_config.bos_token_id = None
+    return model
+
+
+def load_checkpoint(
+    path: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu"
+) -> tuple[WearLlamaForConditionalGeneration, WearLlamaProcessor]:
+    """A saved model and its processor, ready to evaluate; ValueError where the folder is not a whole checkpoint."""
+    folder = Path(path)
+    for name in ("config.json", "processor_config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} is no WearLlama checkpoint: it has no {name}")
+    model = WearLlamaForConditionalGeneration.from_pretrained(folder, dtype=dtype)
+    return model.to(device).eval(), WearLlamaProcessor.from_pretrained(folder)
+
+
+def _assemble(model_config: WearLlamaConfig, decoder: Any | None) -> WearLlamaForConditionalGeneration:
+    model = WearLlamaForConditionalGeneration(model_config, decoder=decoder)
+    if decoder is not None and model.added is not None:
+        model.added.start_from(
+            decoder.get_input_embeddings().weight.detach(), decoder.get_output_embeddings().weight.detach()
+        )
+    return model
+
+
+def _tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
+    path = {"packaged": str(PACKAGED_TOKENIZER), "decoder": config.decoder}.get(config.tokenizer, config.tokenizer)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    add_project_tokens(tokenizer)
+    return tokenizer
+
+
+def _text_config(config: ModelConfig) -> Any:
+    if config.decoder != "scratch":
+        whole = AutoConfig.from_pretrained(config.decoder)
+        return whole.get_text_config()
+    return WearLlamaConfig(text_config=dict(config.decoder_config)).text_config
+
+
+def _encoder_fields(config: ModelConfig) -> dict[str, Any]:
+    if config.encoder == "scratch":
+        return dict(config.encoder_config)
+    fields = asdict(encoder_config(config.encoder))
+    for name, value in config.encoder_config.items():
+        if name == "dropout":
+            fields[name] = value
+        elif fields.get(name) != value:
+            raise ValueError(f"model.encoder_config.{name} is {value}, but {config.encoder} has {fields.get(name)}")
+    return fields
+
+
+def _projector_fields(config: ModelConfig, decoder: Any | None) -> dict[str, Any]:
+    fields = dict(config.projector)
+    if decoder is not None and "init_rms" not in fields:
+        fields["init_rms"] = float(decoder.get_input_embeddings().weight.detach().float().square().mean().sqrt())
+    return fields

@@ -1,0 +1,66 @@
+"""Projector: encoder embeddings -> the decoder's input space.
+
+The encoder already runs at 12.5 Hz, so nothing is left to subsample: a per-frame network, a marker that tells c_0 from
+c_x, and a norm whose gain starts at the size of the decoder's own token embeddings (a pretrained decoder is thrown off
+by inputs many times louder than its words).
+
+Shape suffixes: B batch, C encoded channels, L encoder frames, D encoder width, E decoder width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(kw_only=True)
+class ProjectorConfig:
+    """Sizes of the projector."""
+
+    hidden_mult: float = 2.0
+    """Hidden width as a multiple of the decoder's."""
+    kernel: int = 3
+    """Frames that the first layer sees (odd, centred); 1 is a plain per-frame network."""
+    dropout: float = 0.0
+    init_rms: float = 0.02
+    """Starting size (root mean square) of the outputs; ``build_model`` sets that of a pretrained decoder's embeddings."""
+
+    def __post_init__(self) -> None:
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ValueError(f"projector.kernel must be odd to stay centred, found {self.kernel}")
+        if self.hidden_mult <= 0 or self.init_rms <= 0:
+            raise ValueError(
+                f"projector.hidden_mult and init_rms must be above zero, found {self.hidden_mult}, {self.init_rms}"
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"projector.dropout must be in [0, 1), found {self.dropout}")
+
+
+class Projector(nn.Module):
+    """(B, C, L, D) -> (B, C, L, E), the same weights on every channel."""
+
+    def __init__(self, config: ProjectorConfig, encoder_width: int, decoder_width: int, channels: int) -> None:
+        super().__init__()
+        hidden = int(config.hidden_mult * decoder_width)
+        self.norm_in = nn.LayerNorm(encoder_width)
+        self.conv = nn.Conv1d(encoder_width, hidden, config.kernel, padding=config.kernel // 2)
+        self.dropout = nn.Dropout(config.dropout)
+        self.out = nn.Linear(hidden, decoder_width)
+        self.norm_out = nn.RMSNorm(decoder_width, eps=1e-6)
+        self.channel = nn.Parameter(torch.zeros(channels, decoder_width))
+        self.init_rms = config.init_rms
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.norm_out.weight, self.init_rms)
+        nn.init.normal_(self.channel, std=self.init_rms / 2)
+
+    def forward(self, x_BCLD: Tensor, mask_BL: Tensor) -> Tensor:
+        """Project; frames where ``mask_BL`` is False are zeroed before the convolution, so padding reaches no frame."""
+        batch, channels, length, _ = x_BCLD.shape
+        x_BCLD = self.norm_in(x_BCLD) * mask_BL[:, None, :, None].to(x_BCLD.dtype)
+        x_NDL = x_BCLD.flatten(0, 1).transpose(1, 2)
+        hidden_NLH = self.dropout(F.gelu(self.conv(x_NDL)).transpose(1, 2))
+        projected_NLE = self.norm_out(self.out(hidden_NLH))
+        return projected_NLE.view(batch, channels, length, -1) + self.channel[None, :, None, :]
