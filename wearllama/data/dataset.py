@@ -1,0 +1,119 @@
+"""Examples as a torch dataset: each access renders or reads one example's sound and makes (c_0, c_x) of it.
+
+A mixture is rendered anew in every epoch, from a seed that is a hash of (run seed, id, epoch, repeat): the same samples
+come out whatever the number of workers or ranks, and after a resume.
+
+Shapes: M microphones, N samples.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from wearllama.audio.array import ArrayGeometry
+from wearllama.audio.beamforming import Beam, select_channels
+from wearllama.audio.io import audio_info
+from wearllama.audio.timebase import SAMPLE_RATE
+from wearllama.data.manifest import Example, Renderer, example_seed, load_audio
+from wearllama.data.sampling import Draw
+from wearllama.simulation.bank import RirBank
+from wearllama.simulation.mixing import MixtureRecipe, render
+from wearllama.simulation.noise import NoiseBank
+
+
+class Item(NamedTuple):
+    """One example with its sound."""
+
+    example: Example
+    audio: tuple[Tensor, Tensor] | None
+    """(c_0, c_x), each (N,) float32 at 16 kHz and aligned; None for text-only rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureRenderer:
+    """Renders recipes against one RIR bank and one noise bank; picklable into data workers."""
+
+    bank: RirBank
+    noise: NoiseBank
+    audio_root: Path
+    """Folder that the recipes' files are relative to."""
+
+    def __call__(self, recipe: Mapping[str, Any], seed: int) -> Tensor:
+        """Samples (M, N) of a recipe in its JSON form."""
+        mixture = render(
+            MixtureRecipe.from_dict(recipe), bank=self.bank, noise=self.noise, seed=seed, audio_root=self.audio_root
+        )
+        return torch.as_tensor(mixture.audio_MN, dtype=torch.float32)
+
+
+class ExampleDataset(Dataset[Item]):
+    """Examples by index, or by :class:`Draw` (index, epoch, repeat) as the batch sampler hands them out."""
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        *,
+        root: str | Path,
+        array: ArrayGeometry,
+        beam: Beam,
+        renderer: Renderer | None = None,
+        seed: int = 0,
+    ) -> None:
+        """
+        Args:
+            examples: rows of a manifest.
+            root: folder that file paths of the rows are relative to.
+            array: geometry that recordings and the bank have.
+            beam: makes c_x where a row brings no recorded beam.
+            renderer: needed when rows are mixture recipes.
+            seed: of the run; other seeds give other mixtures.
+        """
+        self.examples = examples
+        self.root = Path(root)
+        self.array, self.beam, self.renderer, self.seed = array, beam, renderer, seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of plain integer indices. Draws bring their own, which also reaches running workers."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, key: int | Draw) -> Item:
+        draw = key if isinstance(key, Draw) else Draw(key, self.epoch)
+        example = self.examples[draw.index]
+        seed = example_seed(example.id, epoch=draw.epoch, repeat=draw.repeat, seed=self.seed)
+        try:
+            return Item(example, self._channels(example, seed))
+        except ValueError as error:
+            raise ValueError(f"example {example.id!r}: {error}") from error
+
+    def _channels(self, example: Example, seed: int) -> tuple[Tensor, Tensor] | None:
+        clip = load_audio(example, self.root, self.renderer, channels=self.array.num_mics, seed=seed)
+        if clip is None:
+            return None
+        if clip.beam_N is not None:
+            return clip.audio_MN[self.array.reference], clip.beam_N
+        c0_N, cx_N = select_channels(clip.audio_MN, self.array, self.beam)
+        return c0_N, cx_N
+
+
+def example_seconds(example: Example, root: str | Path) -> float:
+    """Seconds of an example's sound: ``metadata.seconds``, or a file's header; 0 for text-only rows.
+
+    A recipe's length is not known without reading its sources: whoever writes one writes ``metadata.seconds``.
+    """
+    if example.audio is None:
+        return 0.0
+    if "seconds" in example.metadata:
+        return example.seconds
+    if "mc" in example.audio:
+        info = audio_info(Path(root) / example.audio["mc"])
+        return info.frames / SAMPLE_RATE
+    raise ValueError(f"example {example.id!r} is a mixture without metadata.seconds, which batching needs")
