@@ -6,6 +6,7 @@ active level drawn from -45..-15 dBFS, under pink noise at -5..40 dB SNR, with s
 They only centre the numbers: nothing depends on their being exact, but a trained encoder depends on their not moving.
 """
 
+# fmt: off
 MEAN: tuple[float, ...] = (
     -2.0, -1.9, -1.7, -1.6, -1.7, -1.9, -2.2, -2.4, -2.5, -2.6, -2.7, -2.9, -3.1, -3.2, -3.5, -3.7, -3.9, -4.1,
     -4.3, -4.4, -4.5, -4.7, -4.8, -4.9, -4.9, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0, -4.9, -4.9, -4.9,
@@ -13,6 +14,7 @@ MEAN: tuple[float, ...] = (
     -4.7, -4.7, -4.6, -4.6, -4.6, -4.6, -4.6, -4.7, -4.8, -4.9, -5.0, -5.1, -5.2, -5.2, -5.2, -5.2, -5.2, -5.2,
     -5.2, -5.2, -5.2, -5.1, -5.1, -5.2, -5.3, -5.4,
 )
+# fmt: on
 """Natural logarithm of the mel power, per bin."""
 
 STD: tuple[float, ...] = (3.45,)

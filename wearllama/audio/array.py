@@ -25,17 +25,17 @@ class ArrayGeometry:
     """Where the numbers come from."""
 
     def __post_init__(self) -> None:
+        if len(self.mouth) != 3:
+            raise ValueError(f"array {self.name!r}: mouth has {len(self.mouth)} numbers, wanted x, y, z")
         if not self.positions:
             raise ValueError(f"array {self.name!r}: positions is empty, wanted at least one microphone")
         for index, position in enumerate(self.positions):
             if len(position) != 3:
                 raise ValueError(f"array {self.name!r}: positions[{index}] has {len(position)} numbers, wanted x, y, z")
-            if max(abs(value) for value in position) > 1.0:
+            if not all(abs(value) <= 1.0 for value in position):  # written so that NaN fails too
                 raise ValueError(f"array {self.name!r}: positions[{index}] = {position} is over a metre off; metres?")
         if not 0 <= self.reference < len(self.positions):
-            raise ValueError(
-                f"array {self.name!r}: reference is {self.reference}, wanted 0..{len(self.positions) - 1}"
-            )
+            raise ValueError(f"array {self.name!r}: reference is {self.reference}, wanted 0..{len(self.positions) - 1}")
 
     @property
     def num_mics(self) -> int:
@@ -60,11 +60,18 @@ def load_array(name_or_path: str | Path) -> ArrayGeometry:
         raise ValueError(f"no array at {path}; known arrays: {known}")
     fields = yaml.safe_load(path.read_text())
     if not isinstance(fields, dict):
-        raise ValueError(f"{path}: wanted a mapping of name, positions, mouth, reference, found {type(fields).__name__}")
+        raise ValueError(
+            f"{path}: found {type(fields).__name__}, wanted a mapping of name, positions, mouth, reference"
+        )
     unknown = set(fields) - set(ArrayGeometry.__dataclass_fields__)
     if unknown:
-        raise ValueError(f"{path}: unknown field {sorted(unknown)}, wanted {sorted(ArrayGeometry.__dataclass_fields__)}")
-    fields["positions"] = tuple(tuple(float(v) for v in p) for p in fields.get("positions") or ())
-    if "mouth" in fields:
-        fields["mouth"] = tuple(float(v) for v in fields["mouth"])
+        raise ValueError(
+            f"{path}: unknown field {sorted(unknown)}, wanted {sorted(ArrayGeometry.__dataclass_fields__)}"
+        )
+    try:
+        fields["positions"] = tuple(tuple(float(v) for v in p) for p in fields.get("positions") or ())
+        if "mouth" in fields:
+            fields["mouth"] = tuple(float(v) for v in fields["mouth"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: positions and mouth want lists of three numbers in metres ({error})") from error
     return ArrayGeometry(**{"name": path.stem, **fields})

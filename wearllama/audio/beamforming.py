@@ -107,7 +107,9 @@ def apply_beam(audio_MN: Tensor, beam: Beam) -> Tensor:
     """
     mics, taps = beam.fir_MK.shape
     if audio_MN.ndim < 2 or audio_MN.shape[-2] != mics:
-        raise ValueError(f"audio of shape {tuple(audio_MN.shape)}, wanted (..., {mics}, samples) for array {beam.array!r}")
+        raise ValueError(
+            f"audio of shape {tuple(audio_MN.shape)}, wanted (..., {mics}, samples) for array {beam.array!r}"
+        )
     samples = audio_MN.shape[-1]
     hop = _BLOCK_FFT - taps + 1
     blocks = -(-samples // hop)

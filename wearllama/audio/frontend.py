@@ -3,8 +3,8 @@
 Shapes: B clips, N samples, T mel frames, F mel bins.
 
 The ratio of |c_x| to |c_0| says whether the wearer speaks, so nothing here looks at a clip's own statistics: the same
-constants normalise every channel of every clip.  Frames follow ``timebase`` (frame t covers samples [160 t, 160 t + 400)),
-without centre padding, so that a clip gives the same frames alone and zero-padded in a batch.
+constants normalise every channel of every clip.  Frames follow ``timebase``, without centre padding: frame t covers
+samples [160 t, 160 t + 400), and a clip gives the same frames alone and zero-padded in a batch.
 """
 
 from dataclasses import dataclass
@@ -42,16 +42,15 @@ class LogMelConfig:
         if self.n_fft < WINDOW_SAMPLES:
             raise ValueError(f"n_fft is {self.n_fft}, wanted at least the window of {WINDOW_SAMPLES} samples")
         if not 0 <= self.f_min_hz < self.f_max_hz <= SAMPLE_RATE / 2:
-            raise ValueError(f"mel band is {self.f_min_hz}..{self.f_max_hz} Hz, wanted rising within 0..{SAMPLE_RATE // 2}")
+            band = f"{self.f_min_hz}..{self.f_max_hz}"
+            raise ValueError(f"mel band is {band} Hz, wanted rising within 0..{SAMPLE_RATE // 2}")
         if self.log_floor <= 0:
             raise ValueError(f"log_floor is {self.log_floor}, wanted above zero")
-        # Tuples, because a config read back from JSON brings lists and the constants below are cached by config.
+        # Tuples: a config read back from JSON brings lists, and the constants below are cached by config.
         for field in ("mean", "std"):
             object.__setattr__(self, field, tuple(float(value) for value in getattr(self, field)))
             if len(getattr(self, field)) not in (1, self.n_mels):
-                raise ValueError(
-                    f"{field} has {len(getattr(self, field))} values, wanted 1 or n_mels = {self.n_mels}"
-                )
+                raise ValueError(f"{field} has {len(getattr(self, field))} values, wanted 1 or n_mels = {self.n_mels}")
         if min(self.std) <= 0:
             raise ValueError(f"std holds {min(self.std)}, wanted all above zero")
 

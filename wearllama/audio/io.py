@@ -123,11 +123,9 @@ def write_audio(
 
 
 def resample_audio(audio_CN: Tensor, from_rate: int, to_rate: int) -> Tensor:
-    """Band-limited conversion of ``(..., N)`` samples between two rates in Hz (polyphase, Kaiser window, zero phase)."""
+    """Band-limited conversion of ``(..., N)`` samples between two rates in Hz (polyphase, zero phase)."""
     common = gcd(from_rate, to_rate)
-    converted = resample_poly(
-        audio_CN.numpy(), to_rate // common, from_rate // common, axis=-1, window=("kaiser", 8.0)
-    )
+    converted = resample_poly(audio_CN.numpy(), to_rate // common, from_rate // common, axis=-1, window=("kaiser", 8.0))
     return torch.from_numpy(np.ascontiguousarray(converted, dtype=np.float32))
 
 
@@ -141,33 +139,41 @@ def _check_file(path: Path) -> None:
         raise AudioError(f"{path}: empty file, 0 bytes")
     try:
         with path.open("rb") as file:
-            promised = _riff_data_end(file, size)
+            data = _riff_data(file, size)
     except OSError as error:
         raise AudioError(f"{path}: cannot be opened ({error.strerror})") from error
-    if promised is not None and promised > size:
-        raise AudioError(f"{path}: truncated, the header promises {promised} bytes, the file holds {size}")
+    if data is not None and data.start + data.size > size:
+        promised, held = data.size // data.frame_bytes, (size - data.start) // data.frame_bytes
+        raise AudioError(f"{path}: truncated, the header promises {promised} frames, the file holds {held}")
 
 
-def _riff_data_end(file: BinaryIO, size: int) -> int | None:
-    """Where the samples of a RIFF, RF64 or BW64 file should end; None for other files and unstated sizes.
+class _DataChunk(NamedTuple):
+    start: int
+    size: int
+    frame_bytes: int
+
+
+def _riff_data(file: BinaryIO, file_size: int) -> _DataChunk | None:
+    """The samples' chunk of a RIFF, RF64 or BW64 file; None for other files and unstated sizes.
 
     libsndfile shortens a truncated file without a word, hence this look at the header.
     """
     form = file.read(12)
     if form[:4] not in (b"RIFF", b"RF64", b"BW64") or form[8:] != b"WAVE":
         return None
-    data_size_64: int | None = None
+    size_64 = 0
+    frame_bytes = 1
     while len(head := file.read(8)) == 8:
         name, length = head[:4], int.from_bytes(head[4:], "little")
         if name == b"data":
-            if length == _UNKNOWN_SIZE:
-                length = data_size_64 if data_size_64 is not None else 0
-            return file.tell() + length
+            return _DataChunk(file.tell(), size_64 if length == _UNKNOWN_SIZE else length, max(frame_bytes, 1))
         start = file.tell()
-        if name == b"ds64":
-            data_size_64 = int.from_bytes(file.read(16)[8:], "little")
-        if start + length > size:
+        if start + length > file_size:
             return None
+        if name == b"ds64":
+            size_64 = int.from_bytes(file.read(16)[8:], "little")
+        elif name == b"fmt ":
+            frame_bytes = int.from_bytes(file.read(14)[12:], "little")
         file.seek(start + length + length % 2)  # chunks start at even offsets
     return None
 
