@@ -1,4 +1,4 @@
-"""The front end: same frames alone and padded, level-sensitive, on the time base, and the mel scale that is documented."""
+"""The front end: same frames alone and padded, level-sensitive, on the time base, on Slaney's scale."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,9 @@ def test_power_matches_torchaudio() -> None:
     power_TK = torch.fft.rfft(frames_TW, 512).abs() ** 2
     filters_KF = torchaudio.functional.melscale_fbanks(257, 0.0, 8000.0, 80, 16_000, norm=None, mel_scale="slaney")
     expected_TF = power_TK @ filters_KF
-    torch.testing.assert_close(mel_power(audio_N, LogMelConfig())[: len(expected_TF)], expected_TF, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        mel_power(audio_N, LogMelConfig())[: len(expected_TF)], expected_TF, rtol=1e-3, atol=1e-4
+    )
 
 
 def test_no_filter_is_empty() -> None:

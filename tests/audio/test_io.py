@@ -168,9 +168,7 @@ def test_16_bit_rounds_to_nearest_and_says_when_it_clips(tmp_path: Path) -> None
         ((1, 100), "a.flac", "FLOAT", r"cannot write"),
     ],
 )
-def test_what_cannot_be_written(
-    tmp_path: Path, shape: tuple[int, ...], name: str, subtype: str, message: str
-) -> None:
+def test_what_cannot_be_written(tmp_path: Path, shape: tuple[int, ...], name: str, subtype: str, message: str) -> None:
     with pytest.raises(AudioError, match=message):
         write_audio(tmp_path / name, torch.zeros(shape), subtype=subtype)
     assert not list(tmp_path.iterdir())

@@ -29,5 +29,5 @@ def test_embeddings_are_80_ms_a_channel() -> None:
 
 def test_refusals() -> None:
     for call in (lambda: num_mel_frames(0), lambda: num_encoder_frames(0), lambda: num_embeddings(400, 3)):
-        with pytest.raises(ValueError, match="found 0|asked for 3"):
+        with pytest.raises(ValueError, match=r"found 0|asked for 3"):
             call()
