@@ -7,7 +7,7 @@ of workers gives the same batches and a resumed run goes on where it stopped wit
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ class SceneConfig:
     """Probability of somebody talking over the wearer's words; never transcribed."""
     snr_db: tuple[float, float] = (-5.0, 40.0)
     level_dbfs: tuple[float, float] = (-45.0, -15.0)
+    voice_weights: dict[str, float] = field(default_factory=dict)
+    """Factor on the share of voices whose name starts with the key (``espeak: 0.3``)."""
     noise_types: tuple[str, ...] = ()
     """Names of the noise bank; empty: all that it has."""
     warp: float = 0.12
@@ -124,7 +126,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         self.by_voice = dict(sorted(by_voice.items()))
         self.voices = list(self.by_voice)
         # Square root: voices with thousands of clips must not drown those with fifty.
-        weights = np.sqrt([len(self.by_voice[voice]) for voice in self.voices])
+        weights = np.array([np.sqrt(len(self.by_voice[v])) * self._factor(v) for v in self.voices])
         self.voice_weights = weights / weights.sum()
 
     def __len__(self) -> int:
@@ -137,6 +139,9 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
             render(s.recipe, bank=self.bank, noise=self.noise, seed=s.seed, audio_root=self.audio_root) for s in scenes
         ]
         return self._collate(scenes, mixtures, rng)
+
+    def _factor(self, voice: str) -> float:
+        return float(np.prod([f for prefix, f in self.scenes.voice_weights.items() if voice.startswith(prefix)]))
 
     def _draw_similar(self, rng: np.random.Generator) -> list[Scene]:
         """Scenes of similar duration that fill ``batch_seconds``."""
