@@ -1,9 +1,10 @@
 """RIR bank on disk (contract 3): one door for simulated and measured responses.
 
-A bank is a directory of ``index.jsonl`` (one :class:`RirEntry` a line), ``rirs.npy`` (entry, channel, tap; memory-mapped,
-float16 or float32) and ``meta.json``.  Every entry has its first arrival at c_0 at tap ``meta["pre_samples"]``: ONE shift for
-all channels of an entry, so that delays between channels are kept, with room before it for microphones that hear a
-source earlier than c_0.  ONE scale for the whole bank, so that levels between entries and channels are real.
+A bank is a directory of ``index.jsonl`` (one :class:`RirEntry` a line), ``rirs.npy`` (entry, channel, tap; memory-
+mapped, float16 or float32) and ``meta.json``.  Every entry has its first arrival at c_0 at tap
+``meta["pre_samples"]``: ONE shift for all channels of an entry, so that delays between channels are kept, with room
+before it for microphones that hear a source earlier than c_0.  ONE scale for the whole bank, so that levels between
+entries and channels are real.
 
 Shapes: M channels, K taps, F frequency bins.
 """

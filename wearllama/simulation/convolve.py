@@ -1,8 +1,9 @@
 """Many sources through multichannel responses, summed in the frequency domain (overlap-save with kept spectra).
 
-A mixture of ``length`` samples is cut into blocks; each source is transformed once a block, meets the kept spectra of its
-response, and the sum of all sources is transformed back once a channel.  The blocks of a source that is silent there are
-skipped.  Samples are the same as a direct convolution's to float32 rounding, and the same on any machine run.
+A mixture of ``length`` samples is cut into blocks; each source is transformed once a block, meets the kept spectra of
+its response, and the sum of all sources is transformed back once a channel.  The blocks of a source that is silent
+there are skipped.  Samples are the same as a direct convolution's to float32 rounding, and the same in any
+process.
 
 Shapes: N samples, A active blocks, M channels, F bins of one block, P samples of one block's output.
 """
@@ -60,7 +61,7 @@ class SourceSpectra(NamedTuple):
 
 
 def transform_source(plan: BlockPlan, signal_N: NDArray[np.float32], start: int) -> SourceSpectra:
-    """Spectra of the blocks that a source touches; its sample 0 stands at ``start`` (may be negative) of the mixture."""
+    """Spectra of the blocks that a source touches; its sample 0 stands at sample ``start`` of the mixture."""
     first = max((start - plan.margin) // plan.hop, 0)
     last = min((start + len(signal_N) + plan.taps + plan.margin - 2) // plan.hop, plan.blocks - 1)
     block_A = np.arange(first, last + 1)
@@ -74,9 +75,7 @@ def transform_source(plan: BlockPlan, signal_N: NDArray[np.float32], start: int)
     return SourceSpectra(block_A, scipy.fft.rfft(blocks_AP))
 
 
-def channel_image(
-    plan: BlockPlan, source: SourceSpectra, response_F: NDArray[np.complex64]
-) -> NDArray[np.float32]:
+def channel_image(plan: BlockPlan, source: SourceSpectra, response_F: NDArray[np.complex64]) -> NDArray[np.float32]:
     """One source at one channel, float32 (length,)."""
     image_BP = np.zeros((plan.blocks, plan.hop), np.float32)
     if len(source.block_A):

@@ -1,8 +1,8 @@
 """Head responses of one device on one head, sampled once and reused for every source in a room.
 
 Plane waves come from a fixed set of directions and meet a rigid sphere; talkers use the point-source form of
-:mod:`wearllama.audio.head`, the wearer its near-field mouth transfer.  All responses are 16 ms FIR filters designed on a
-62.5 Hz grid; time zero is the arrival at the head's origin (mid-pupil) or, for the mouth, the emission.
+:mod:`wearllama.audio.head`, the wearer its near-field mouth transfer.  All responses are 16 ms FIR filters designed
+on a 62.5 Hz grid; time zero is the arrival at the head's origin (mid-pupil) or, for the mouth, the emission.
 
 Shapes: D directions, M microphones, F frequency bins, I orders of the spherical series.
 """

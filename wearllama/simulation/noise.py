@@ -1,8 +1,8 @@
 """Background noise by WearVox's ``_noise_type`` names: from folders where given, synthesised otherwise (and said so).
 
-A folder holds one sub-folder a noise type (``vehicles/``, ``music/``; see ``FOLDERS``), or loose files whose names say what
-they are (``moh_...`` and ``music...`` are music).  Synthesised noises are seamless 12 s loops, four variants a type, equal on
-every machine.
+A folder holds one sub-folder a noise type (``vehicles/``, ``music/``; see ``FOLDERS``), or loose files whose names
+say what they are (``moh_...`` and ``music...`` are music).  Synthesised noises are seamless 12 s loops, four variants
+a type, equal on every machine.
 
 Shapes: N samples, M microphones.
 """
@@ -26,6 +26,7 @@ MAX_FILE_SECONDS = 60
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus")
 
 Signal = NDArray[np.float32]
+Loop = NDArray[np.float64]
 
 
 class NoiseDraw(NamedTuple):
@@ -44,14 +45,14 @@ class _Kind:
     folder: str
     field: str
     words: tuple[str, ...]
-    synthesise: Callable[[np.random.Generator], NDArray[np.float64]]
+    synthesise: Callable[[np.random.Generator], Loop]
 
 
 class NoiseBank:
     """Noise by name; picklable, the same draw for the same generator anywhere."""
 
     def __init__(self, folders: Sequence[str | Path] | str | Path | None = None) -> None:
-        """``folders`` of recordings (mono or mixed down by their first channel, 16 kHz), or None for synthesised noise only.
+        """``folders`` of 16 kHz recordings (the first channel is taken), or None for synthesised noise only.
 
         Raises:
             ValueError: a folder does not exist.
@@ -90,13 +91,14 @@ class NoiseBank:
 
 
 def draw_wind(num_mics: int, num_samples: int, rng: np.random.Generator, spread_db: float = 6.0) -> Signal:
-    """Wind at each microphone by itself (M, N): turbulence does not travel as sound, so microphones share only its gusts.
+    """Wind at each microphone by itself (M, N), since turbulence does not travel as sound: they share only its gusts.
 
     Levels differ by up to ``spread_db``; mean power over the microphones is 1.
     """
     gust_N = _gusts(num_samples, rng)
-    frames_MN = np.stack([_wind_loop(int(rng.integers(VARIANTS)), int(rng.integers(LOOP_SAMPLES)), num_samples)
-                          for _ in range(num_mics)])
+    frames_MN = np.stack(
+        [_wind_loop(int(rng.integers(VARIANTS)), int(rng.integers(LOOP_SAMPLES)), num_samples) for _ in range(num_mics)]
+    )
     gain_M = 10 ** (rng.uniform(-spread_db, spread_db, num_mics) / 20)
     wind_MN = frames_MN * gust_N * gain_M[:, None].astype(np.float32)
     return wind_MN / np.float32(np.sqrt(np.mean(wind_MN**2)) + 1e-12)
@@ -128,7 +130,7 @@ def _unit(signal_N: NDArray[np.floating]) -> Signal:
     return (signal_N / (np.sqrt(np.mean(np.square(signal_N))) + 1e-12)).astype(np.float32)
 
 
-def _coloured(rng: np.random.Generator, slope: float, low_hz: float = 40.0, high_hz: float = 7800.0) -> NDArray[np.float64]:
+def _coloured(rng: np.random.Generator, slope: float, low_hz: float = 40.0, high_hz: float = 7800.0) -> Loop:
     """A loop of noise with ``slope`` dB an octave between two corner frequencies."""
     bins = LOOP_SAMPLES // 2 + 1
     freqs_F = scipy.fft.rfftfreq(LOOP_SAMPLES, 1 / SAMPLE_RATE)
@@ -137,7 +139,7 @@ def _coloured(rng: np.random.Generator, slope: float, low_hz: float = 40.0, high
     return scipy.fft.irfft((rng.standard_normal(bins) + 1j * rng.standard_normal(bins)) * shape_F, LOOP_SAMPLES)
 
 
-def _slow(rng: np.random.Generator, rate_hz: float, depth_db: float) -> NDArray[np.float64]:
+def _slow(rng: np.random.Generator, rate_hz: float, depth_db: float) -> Loop:
     """A looped gain that wanders at up to ``rate_hz`` with ``depth_db`` standard deviation."""
     spectrum_F = np.zeros(LOOP_SAMPLES // 2 + 1, complex)
     count = max(int(rate_hz * LOOP_SAMPLES / SAMPLE_RATE), 1)
@@ -146,7 +148,7 @@ def _slow(rng: np.random.Generator, rate_hz: float, depth_db: float) -> NDArray[
     return 10 ** (depth_db * wander_N / wander_N.std() / 20)
 
 
-def _harmonics(rng: np.random.Generator, base_hz: float, count: int, slope_db: float) -> NDArray[np.float64]:
+def _harmonics(rng: np.random.Generator, base_hz: float, count: int, slope_db: float) -> Loop:
     """A looped tone complex, ``slope_db`` an octave, that drifts a little in level."""
     cycles = round(base_hz * LOOP_SAMPLES / SAMPLE_RATE)
     phase_N = 2 * np.pi * cycles * np.arange(LOOP_SAMPLES) / LOOP_SAMPLES
@@ -158,18 +160,18 @@ def _harmonics(rng: np.random.Generator, base_hz: float, count: int, slope_db: f
     return total_N / total_N.std()
 
 
-def _mix(*parts: tuple[NDArray[np.float64], float]) -> NDArray[np.float64]:
+def _mix(*parts: tuple[Loop, float]) -> Loop:
     """Sum of parts, each brought to its level in dB."""
     return sum((part_N / part_N.std() * 10 ** (level / 20) for part_N, level in parts), np.zeros(LOOP_SAMPLES))
 
 
-def _conversation(rng: np.random.Generator) -> NDArray[np.float64]:
+def _conversation(rng: np.random.Generator) -> Loop:
     """Speech-shaped noise under the syllables of four talkers."""
     talkers = [_coloured(rng, -7.0, 150, 5000) * _slow(rng, 5.0, 7.0) * _slow(rng, 0.6, 5.0) for _ in range(4)]
     return _mix(*[(talker_N, rng.uniform(-6, 0)) for talker_N in talkers])
 
 
-def _jackhammer(rng: np.random.Generator) -> NDArray[np.float64]:
+def _jackhammer(rng: np.random.Generator) -> Loop:
     beat_N = np.zeros(LOOP_SAMPLES)
     times = np.arange(0, LOOP_SAMPLES, SAMPLE_RATE / rng.uniform(16, 26)) + rng.normal(0, 20, 1)
     beat_N[times.astype(int) % LOOP_SAMPLES] = 1.0
@@ -178,7 +180,7 @@ def _jackhammer(rng: np.random.Generator) -> NDArray[np.float64]:
     return _mix((struck_N * np.sqrt(_slow(rng, 0.3, 6.0)), 0.0), (_coloured(rng, -4.0), -14.0))
 
 
-def _music(rng: np.random.Generator) -> NDArray[np.float64]:
+def _music(rng: np.random.Generator) -> Loop:
     """Plucked chords over a bass, in time."""
     beat = LOOP_SAMPLES // 24
     total_N = np.zeros(LOOP_SAMPLES)
@@ -205,14 +207,18 @@ def _wind_loop(variant: int, start: int, num_samples: int) -> Signal:
 
 KINDS: dict[str, _Kind] = {
     "Quiet Office": _Kind(
-        folder="office", field="diffuse", words=("office",),
+        folder="office",
+        field="diffuse",
+        words=("office",),
         synthesise=lambda rng: _mix((_coloured(rng, -5.0), 0.0), (_harmonics(rng, 100.0, 6, -8.0), -8.0)),
     ),
     "Normal Conversation (1m)": _Kind(
         folder="conversation", field="point", words=("conversation", "babble", "talk"), synthesise=_conversation
     ),
     "Vehicles: Car, Bus, Truck, Motorcycle (15m)": _Kind(
-        folder="vehicles", field="diffuse", words=("vehicle", "traffic", "truck", "engine", "_car"),
+        folder="vehicles",
+        field="diffuse",
+        words=("vehicle", "traffic", "truck", "engine", "_car"),
         synthesise=lambda rng: _mix(
             (_coloured(rng, -6.0, 50, 4000) * _slow(rng, 0.2, 4.0), 0.0),
             (_harmonics(rng, rng.uniform(28, 60), 20, -5.0) * _slow(rng, 0.3, 5.0), -6.0),
@@ -222,29 +228,40 @@ KINDS: dict[str, _Kind] = {
         folder="music", field="point", words=("music", "moh_", "cello", "violin", "drum", "bassoon"), synthesise=_music
     ),
     "Construction Noise: Jackhammer, other (15m)": _Kind(
-        folder="construction", field="point", words=("construction", "jackhammer", "lumberjack", "drill", "saw"),
+        folder="construction",
+        field="point",
+        words=("construction", "jackhammer", "lumberjack", "drill", "saw"),
         synthesise=_jackhammer,
     ),
     "Vacuum Cleaning": _Kind(
-        folder="vacuum", field="point", words=("vacuum",),
+        folder="vacuum",
+        field="point",
+        words=("vacuum",),
         synthesise=lambda rng: _mix(
             (_coloured(rng, -1.0, 200, 6000), 0.0), (_harmonics(rng, rng.uniform(180, 320), 12, -3.0), -4.0)
         ),
     ),
     "Lawnmower (1m)": _Kind(
-        folder="lawnmower", field="point", words=("lawn", "mower"),
+        folder="lawnmower",
+        field="point",
+        words=("lawn", "mower"),
         synthesise=lambda rng: _mix(
-            (_harmonics(rng, rng.uniform(40, 60), 40, -3.0) * _slow(rng, 2.0, 1.0), 0.0), (_coloured(rng, -3.0, 100), -5.0)
+            (_harmonics(rng, rng.uniform(40, 60), 40, -3.0) * _slow(rng, 2.0, 1.0), 0.0),
+            (_coloured(rng, -3.0, 100), -5.0),
         ),
     ),
     "Aircraft: Jet plane, military jet take-off (30m)": _Kind(
-        folder="aircraft", field="diffuse", words=("aircraft", "plane", "jet", "lander", "flying"),
+        folder="aircraft",
+        field="diffuse",
+        words=("aircraft", "plane", "jet", "lander", "flying"),
         synthesise=lambda rng: _coloured(rng, -3.5, 80, 5000) * _slow(rng, 0.15, 5.0),
     ),
     "Wind": _Kind(
-        folder="wind", field="wind", words=("wind",),
+        folder="wind",
+        field="wind",
+        words=("wind",),
         synthesise=lambda rng: _coloured(rng, -9.0, 30, 1500) * _slow(rng, 4.0, 2.0),
     ),
     "Pink": _Kind(folder="pink", field="diffuse", words=("pink",), synthesise=lambda rng: _coloured(rng, -3.0)),
-}  # fmt: skip
+}
 """WearVox's names as published, then wind and plain pink noise."""

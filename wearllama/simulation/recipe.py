@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from wearllama.simulation.device import DeviceConfig
 
 TALKER_ROLES = ("wearer", "partner", "bystander")
@@ -108,3 +110,9 @@ def _check_fields(row: Any, kind: type, what: str) -> None:
         raise ValueError(f"{what}: unknown fields {sorted(unknown)}, wanted some of {sorted(names)}")
     if kind is Segment and (missing := {"file", "role"} - set(row)):
         raise ValueError(f"{what}: a segment lacks {sorted(missing)}")
+
+
+def draw_from(value: float | tuple[float, float], rng: np.random.Generator) -> float:
+    """A fixed value or one from a range; takes one number from ``rng`` either way."""
+    position = rng.uniform()
+    return value[0] + position * (value[1] - value[0]) if isinstance(value, tuple) else float(value)

@@ -1,11 +1,11 @@
 """One shoebox room with a head in it: responses from talkers and noises to the microphones on the glasses.
 
 Early sound: image sources from pyroomacoustics up to ``mix_time_s``; every image reaches the microphones through the
-head's response of its own direction, and leaves the talker with the directivity of a mouth.  Late sound: a diffuse field
-(plane waves from 64 directions through the same head responses, so that the array sees its true coherence) with the
-exponential decay of each octave band and the level that follows from the volume: in the 1/r convention used here the
-image sources of a room carry 4 pi c / V of energy a second.  The library's own tail is drawn per microphone, without the
-coherence between microphones that a beam lives by, which is why the tail is ours.
+head's response of its own direction, and leaves the talker with the directivity of a mouth.  Late sound: a diffuse
+field (plane waves from 64 directions through the same head responses, so that the array sees its true coherence) with
+the exponential decay of each octave band and the level that follows from the volume: in the 1/r convention used here
+the image sources of a room carry 4 pi c / V of energy a second.  The library's own tail is drawn per microphone,
+without the coherence between microphones that a beam lives by, which is why the tail is ours.
 
 Shapes: I images, B octave bands, D directions, M microphones, F frequency bins, K taps.
 Room coordinates are x, y, z up; head coordinates as in :mod:`wearllama.audio.array`.
@@ -28,8 +28,9 @@ BANDS_HZ = (125.0, 250.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0)
 BACK_GAIN_DB = (-2.0, -3.0, -5.0, -7.0, -9.0, -12.0, -15.0)
 """Level behind a talker's head relative to the front, per octave band."""
 TALKER_GAIN = 10 ** (-2.6 / 20)
-"""Other talkers against the wearer at equal effort, so that the direct sound of one who faces the wearer at .5 / 1 / 2 m is
-18 / 24 / 30 dB under own voice at the nose, as measured on glasses; the rigid sphere alone gives 15.4 / 21.4 / 26.5."""
+"""Other talkers against the wearer at equal effort, so that the direct sound of one who faces the wearer at .5 / 1 /
+2 m is 18 / 24 / 30 dB under own voice at the nose, as measured on glasses; the rigid sphere alone gives 15.4 / 21.4 /
+26.5."""
 AIR_ABSORPTION = (0.0001, 0.0003, 0.0006, 0.001, 0.0019, 0.0058, 0.0203)
 """Energy attenuation of air per metre at 20 degrees C, 50-70 % humidity (ISO 9613-1 figures)."""
 
@@ -211,9 +212,9 @@ def render_response(
 ) -> Response:
     """Response of one source to all microphones, first arrival at c_0 at tap ``pre_samples``.
 
-    ``source_head_3`` is the source in head coordinates (metres), or None for a purely diffuse field; ``facing_head_3`` the
-    direction in which a talker faces, or None for a source that radiates evenly; ``own_voice`` takes the direct sound
-    from the mouth's near-field response.
+    ``source_head_3`` is the source in head coordinates (metres), or None for a purely diffuse field;
+    ``facing_head_3`` the direction in which a talker faces, or None for a source that radiates evenly; ``own_voice``
+    takes the direct sound from the mouth's near-field response.
     """
     n_fft = scipy.fft.next_fast_len(taps + 1024, real=True)
     reference = head.array.reference

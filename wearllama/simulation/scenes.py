@@ -36,7 +36,8 @@ class SceneConfig:
     """Largest offset of each mouth coordinate."""
 
     def __post_init__(self) -> None:
-        for name in ("rt60_s", "length_m", "height_m", "partner_distance_m", "bystander_distance_m", "noise_distance_m"):
+        distances = ("partner_distance_m", "bystander_distance_m", "noise_distance_m")
+        for name in ("rt60_s", "length_m", "height_m", *distances):
             low, high = getattr(self, name)
             if not 0 < low <= high:
                 raise ValueError(f"scene config: {name} is {(low, high)}, wanted 0 < low <= high")
@@ -120,7 +121,9 @@ def _draw_room(config: SceneConfig, rng: np.random.Generator) -> RoomSpec:
     raise ValueError(f"scene config: no room of {config.length_m} x {config.height_m} m has RT60 {config.rt60_s} s")
 
 
-def _draw_position(room: RoomSpec, sector_deg: float, distances: tuple[float, float], rng: np.random.Generator) -> Array:
+def _draw_position(
+    room: RoomSpec, sector_deg: float, distances: tuple[float, float], rng: np.random.Generator
+) -> Array:
     """A position inside the room in head coordinates; distances log-uniform, shortened where a wall is in the way."""
     position_3 = np.zeros(3)
     for attempt in range(200):

@@ -1,0 +1,108 @@
+"""Source files as mixtures use them: one level for all, and where they speak.
+
+Shapes: N samples.
+"""
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wearllama.audio.io import read_audio
+from wearllama.simulation.bank import RirBank
+from wearllama.simulation.convolve import BlockPlan, SourceSpectra, channel_image, transform_source
+from wearllama.simulation.recipe import Segment
+
+SAMPLE_RATE = 16_000
+ACTIVE_FRAME = 320
+ACTIVE_RANGE_DB = 30.0
+"""Frames this far under a source's loudest count as pauses."""
+SOURCE_CACHE_BYTES = 256 * 2**20
+
+Signal = NDArray[np.float32]
+
+
+class SourceFile(NamedTuple):
+    """A source as mixtures use it: RMS 1 over its active samples."""
+
+    signal_N: Signal
+    active_N: NDArray[np.bool_]
+
+
+_sources: OrderedDict[str, SourceFile] = OrderedDict()
+_source_bytes = 0
+
+
+def load_source(path: Path) -> SourceFile:
+    """Read (or recall) a mono source."""
+    global _source_bytes
+    key = str(path)
+    if key in _sources:
+        _sources.move_to_end(key)
+        return _sources[key]
+    signal_N = read_audio(path, channels=1)[0].numpy()
+    active_N = active_samples(signal_N)
+    power = float(np.mean(np.square(signal_N[active_N], dtype=np.float64))) if active_N.any() else 1.0
+    source = SourceFile((signal_N / np.sqrt(power)).astype(np.float32), active_N)
+    _sources[key] = source
+    _source_bytes += source.signal_N.nbytes + active_N.nbytes
+    while _source_bytes > SOURCE_CACHE_BYTES and len(_sources) > 1:
+        old = _sources.popitem(last=False)[1]
+        _source_bytes -= old.signal_N.nbytes + old.active_N.nbytes
+    return source
+
+
+def active_samples(signal_N: Signal) -> NDArray[np.bool_]:
+    """Which samples lie in 20 ms frames within 30 dB of the loudest; none in digital silence."""
+    frames = -(-len(signal_N) // ACTIVE_FRAME)
+    padded_N = np.zeros(frames * ACTIVE_FRAME, np.float64)
+    padded_N[: len(signal_N)] = signal_N
+    energy = np.sum(padded_N.reshape(frames, ACTIVE_FRAME) ** 2, axis=1)
+    active = energy > max(energy.max() * 10 ** (-ACTIVE_RANGE_DB / 10), 1e-12)
+    return np.repeat(active, ACTIVE_FRAME)[: len(signal_N)]
+
+
+class PlacedSource(NamedTuple):
+    """A source in its place, with its own gain and its image at c_0."""
+
+    segment: Segment
+    sidetalk: bool
+    rir: int
+    effort_db: float
+    gain: float
+    start: int
+    active_N: NDArray[np.bool_]
+    spectra: SourceSpectra
+    image_N: Signal
+    """At c_0, gain included."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.active_N)
+
+    def active_image(self) -> Signal:
+        """The image at c_0 where the dry source speaks."""
+        return self.image_N[self.start : self.end][self.active_N]
+
+    def scaled(self, factor: float) -> "PlacedSource":
+        """The same source by ``factor`` louder."""
+        return self._replace(gain=self.gain * factor, image_N=self.image_N * np.float32(factor))
+
+
+def place_source(
+    plan: BlockPlan, bank: RirBank, file: SourceFile, segment: Segment, sidetalk: bool, rir: int, effort_db: float
+) -> PlacedSource:
+    """Put a source at its time through its response."""
+    start = round(segment.start_s * SAMPLE_RATE)
+    gain = 10 ** ((effort_db + segment.gain_db) / 20)
+    spectra = transform_source(plan, file.signal_N, start - bank.pre_samples)
+    image_N = channel_image(plan, spectra, bank.spectrum(rir, plan.n_fft)[bank.reference])
+    image_N *= np.float32(gain)
+    return PlacedSource(segment, sidetalk, rir, effort_db, gain, start, file.active_N, spectra, image_N)
+
+
+def power(signal_N: Signal) -> float:
+    """Mean square; 0 of nothing."""
+    return float(np.mean(np.square(signal_N, dtype=np.float64))) if len(signal_N) else 0.0
