@@ -1,5 +1,7 @@
-"""From items to a model's batch.  Prompt, padding and labels are the processor's alone: what training feeds the model is
-what inference will."""
+"""From items to a model's batch.
+
+Prompt, padding and labels are the processor's alone: what training feeds the model is what inference will.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -25,10 +27,11 @@ class Collator:
         self.targets = targets
 
     def __call__(self, items: Sequence[Item]) -> dict[str, Tensor]:
-        """``input_ids``, ``attention_mask``, ``labels`` (B, S); ``input_features`` (A, C, T, F), ``feature_lengths`` (A,).
+        """One batch for ``model(**batch)``.
 
-        A is the number of rows with sound; the last two are absent where there are none.  ValueError names a row that the
-        processor refuses: too long, wrong channels, placeholders that do not fit.
+        ``input_ids``, ``attention_mask`` and ``labels`` (B, S); ``input_features`` (A, C, T, F) and ``feature_lengths``
+        (A,) of the A rows with sound, absent where there are none.  ValueError names a row that the processor refuses:
+        too long, wrong channels, placeholders that do not fit.
         """
         if not items:
             raise ValueError("a batch needs at least one item")
