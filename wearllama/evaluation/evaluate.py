@@ -1,0 +1,148 @@
+"""One benchmark run from examples to a results folder: the model, its controls, and everything that is reported.
+
+The folder holds the prediction log, ``results.json`` (every figure), ``clips.json`` (ten recordings with what was
+said), ``report.md`` and ``report.html``.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from wearllama.data.manifest import Example
+from wearllama.data.prompts import content_hash
+from wearllama.evaluation import vgbench, wearvox
+from wearllama.evaluation.adapters import CheckpointAdapter, MajorityAdapter
+from wearllama.evaluation.harness import Adapter, HarnessConfig, run
+from wearllama.evaluation.intervals import Rate, mcnemar
+from wearllama.evaluation.predictions import Prediction, prompt_hash_of
+from wearllama.evaluation.scoring import Outcome
+
+Control = Literal["silence", "transcript", "majority"]
+RESULTS, CLIPS = "results.json", "clips.json"
+
+
+class Benchmark(NamedTuple):
+    """How one benchmark is scored."""
+
+    name: str
+    score: Callable[[Sequence[Example], Sequence[Prediction]], list[Outcome]]
+    summarise: Callable[[Sequence[Outcome]], dict[str, Any]]
+
+
+BENCHMARKS = {
+    "wearvox": Benchmark("wearvox", wearvox.score, wearvox.summarise),
+    "vgbench": Benchmark("vgbench", vgbench.score, vgbench.summarise),
+}
+
+
+@dataclass(kw_only=True)
+class System:
+    """One row of the table: a model (or control) and all its outcomes."""
+
+    label: str
+    identity: dict[str, str]
+    generation: dict[str, Any]
+    summary: dict[str, Any]
+    outcomes: list[Outcome]
+    predictions: list[Prediction]
+    ttft_ms: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def correct(self) -> dict[str, bool]:
+        """``correct`` by id."""
+        return {outcome.id: outcome.marks["correct"] for outcome in self.outcomes}
+
+
+def evaluate(
+    benchmark: Benchmark,
+    examples: Sequence[Example],
+    model: CheckpointAdapter,
+    *,
+    root: str | Path,
+    folder: str | Path,
+    harness: HarnessConfig,
+    controls: Sequence[Control] = (),
+    channels: int | None = None,
+) -> list[System]:
+    """Run (or resume) the model and its controls; the first system is the model itself."""
+    adapters: list[tuple[str, Adapter]] = [("model", model)]
+    for control in controls:
+        if control == "majority":
+            adapters.append(("majority class", MajorityAdapter(examples)))
+        else:
+            adapters.append((f"model, {control}", model.with_input(control)))
+    systems = []
+    for label, adapter in adapters:
+        predictions = run(examples, adapter, root=root, folder=folder, config=harness, channels=channels)
+        outcomes = benchmark.score(examples, predictions)
+        systems.append(System(
+            label=label, identity=dict(adapter.identity), generation=dict(adapter.generation), outcomes=outcomes,
+            predictions=predictions, summary=benchmark.summarise(outcomes), ttft_ms=_latencies(predictions),
+        ))  # fmt: skip
+    return systems
+
+
+def _latencies(predictions: Sequence[Prediction]) -> dict[str, dict[str, float]]:
+    """Time to first token by task: n, p50 and p95 in milliseconds."""
+    times: dict[str, list[float]] = {}
+    for prediction in predictions:
+        if "ttft_s" in prediction.latency:
+            for name in (prediction.task, "all"):
+                times.setdefault(name, []).append(1000 * prediction.latency["ttft_s"])
+    return {
+        name: {"n": len(v), "p50": float(np.percentile(v, 50)), "p95": float(np.percentile(v, 95))}
+        for name, v in sorted(times.items())
+    }
+
+
+def results(benchmark: Benchmark, examples: Sequence[Example], systems: Sequence[System], data: str) -> dict[str, Any]:
+    """Everything the run found, JSON-ready."""
+    first = systems[0]
+    return {
+        "benchmark": benchmark.name,
+        "data": data,
+        "items": len(examples),
+        "prompts": content_hash(sorted({prompt_hash_of(example) for example in examples})),
+        "systems": [
+            {
+                "label": system.label,
+                "identity": system.identity,
+                "generation": system.generation,
+                "errors": sum(bool(prediction.error) for prediction in system.predictions),
+                "ttft_ms": system.ttft_ms,
+                **jsonable(system.summary),
+            }
+            for system in systems
+        ],
+        "paired_tests": [
+            {"first": first.label, "second": other.label, **mcnemar(first.correct, other.correct)._asdict()}
+            for other in systems[1:]
+        ],
+    }
+
+
+def jsonable(value: Any) -> Any:
+    """Rates as objects with their interval, all the way down."""
+    if isinstance(value, Rate):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: jsonable(item) for key, item in value.items()}
+    return value
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON as a whole or not at all."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
