@@ -3,8 +3,8 @@
 Run as:  python tools/check_cases.py CASES
 
 CASES holds ``audio/expected.json`` ({file: {"want": words}}) beside its files, and ``actions.jsonl`` ({dialect, text,
-kind, calls}).  An audio case's words are read like this: "error ..." must raise, "reads ..." must not; "(5, 16000)" is the
-shape; "warning" must warn; every other number must stand in the message.  Exit status 1 if any case differs.
+kind, calls}).  An audio case's words are read like this: "error ..." must raise, "reads ..." must not; "(5, 16000)" is
+the shape; "warning" must warn; every other number must stand in the message.  Exit status 1 if any case differs.
 """
 
 import argparse

@@ -183,7 +183,8 @@ def _realise(weights_FM: NDArray[np.complex128], taps: int, name: str) -> Beam:
     delay = taps // 2
     impulse_KM = np.roll(np.fft.irfft(weights_FM.conj(), n=DESIGN_FFT, axis=0), delay, axis=0)[:taps]
     taper_K = np.minimum(1.0, np.sin(np.pi * (np.arange(taps) + 0.5) / taps) * 2.0)
-    return Beam(fir_MK=(impulse_KM * taper_K[:, None]).T, delay_samples=delay, array=name)
+    fir_MK = (impulse_KM * taper_K[:, None]).T.astype(np.float32)
+    return Beam(fir_MK=fir_MK, delay_samples=delay, array=name)
 
 
 def _filter_response(beam: Beam, freqs_F: ArrayLike) -> NDArray[np.complex128]:
