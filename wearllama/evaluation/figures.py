@@ -10,18 +10,30 @@ from wearllama.evaluation import published
 from wearllama.evaluation.tables import HEADLINE
 
 _COLOURS = ("#2f6690", "#9aa5b1", "#d9a441", "#7a9e7e")
+_WEARVOX_NAMES = (
+    "grounding/correct",
+    "closed_book/correct",
+    "tool_call/strict",
+    "non-assistant-directed/correct",
+    "micro_average/strict",
+)
+_VGBENCH_NAMES = (
+    "speaker_switch/switch",
+    "speaker_switch/same_speaker",
+    "speaker_switch/text_only",
+    "self_talk",
+    "side_talk",
+)
 _PUBLISHED = {
-    "wearvox": ("MC WearLlama (published)", (published.WEARVOX["MC WearLlama"], ("grounding/correct", "closed_book/correct",
-                                             "tool_call/strict", "non-assistant-directed/correct", "micro_average/strict"))),
-    "vgbench": ("VoxGate SFT (published)", (published.VGBENCH["VoxGate SFT"], ("speaker_switch/switch",
-                                            "speaker_switch/same_speaker", "speaker_switch/text_only", "self_talk", "side_talk"))),
-}  # fmt: skip
+    "wearvox": ("MC WearLlama (published)", published.WEARVOX["MC WearLlama"], _WEARVOX_NAMES),
+    "vgbench": ("VoxGate SFT (published)", published.VGBENCH["VoxGate SFT"], _VGBENCH_NAMES),
+}
 
 
 def figures_of(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(title, SVG) of every plot of a benchmark."""
     name = results["benchmark"]
-    label, (values, names) = _PUBLISHED[name]
+    label, values, names = _PUBLISHED[name]
     columns = [(title, key) for title, key in HEADLINE[name] if any(key in s["rates"] for s in results["systems"])]
     mark = dict(zip(names, values, strict=True))
     plots = [("Scores with 95 % intervals", _bars(results["systems"], "rates", columns, (label, mark)))]

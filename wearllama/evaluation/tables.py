@@ -46,7 +46,8 @@ def tables_of(results: Mapping[str, Any]) -> list[Table]:
 
 _WEARVOX_RATES = (
     ("search QA", "grounding/correct"), ("closed-book QA", "closed_book/correct"), ("tool name", "tool_call/name"),
-    ("tool loose", "tool_call/loose"), ("tool strict", "tool_call/strict"), ("side-talk", "non-assistant-directed/correct"),
+    ("tool loose", "tool_call/loose"), ("tool strict", "tool_call/strict"),
+    ("side-talk", "non-assistant-directed/correct"),
     ("micro (tool name)", "micro_average/name"), ("micro (tool strict)", "micro_average/strict"),
 )  # fmt: skip
 _VGBENCH_RATES = (

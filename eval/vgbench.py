@@ -1,0 +1,38 @@
+"""Evaluate a WearLlama checkpoint on VGBench's three scenarios: side-talk, self-talk, speaker-switch.
+
+Run as: python eval/vgbench.py ckpt=runs/demo/sft data=data/demo/vgbench/manifest.jsonl
+        torchrun --nproc_per_node=2 eval/vgbench.py ckpt=runs/demo/sft
+        python eval/vgbench.py ckpt=... data=/data/vgbench.jsonl vgbench.audio_channels=1 vgbench.split=null
+
+Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was
+stopped goes on where it was; one that is complete is only scored again. Results: OUT/vgbench/MODEL-WEIGHTS/.
+"""
+
+from dataclasses import dataclass, field
+
+from wearllama.evaluation.commands import RunCommand, run_benchmark
+from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
+from wearllama_launch import existing_path, launch
+
+
+@dataclass(kw_only=True)
+class VGBenchCommand(RunCommand):
+    """The whole of conf/vgbench.yaml."""
+
+    data: str = "data/demo/vgbench/manifest.jsonl"
+    """Manifest, one condition a line."""
+    vgbench: VGBenchConfig = field(default_factory=VGBenchConfig)
+    """What is read."""
+
+
+@launch("vgbench", VGBenchCommand)
+def main(config: VGBenchCommand) -> None:
+    existing_path(config.ckpt, "ckpt")
+    manifest = existing_path(config.data, "data")
+    examples = load_vgbench(manifest, config.vgbench)
+    root = manifest if manifest.is_dir() else manifest.parent
+    run_benchmark("vgbench", config, examples, root=root, channels=config.vgbench.audio_channels)
+
+
+if __name__ == "__main__":
+    main()
