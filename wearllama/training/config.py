@@ -1,6 +1,7 @@
 """How a training run goes: one dataclass in our words, and its translation into ``transformers.TrainingArguments``."""
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -91,7 +92,7 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
         seed=config.seed,
         data_seed=config.seed,
         use_cpu=on_cpu,
-        ddp_backend="gloo" if on_cpu else None,
+        ddp_backend="gloo" if on_cpu and int(os.environ.get("WORLD_SIZE", "1")) > 1 else None,
         ddp_find_unused_parameters=config.find_unused,
         dataloader_num_workers=config.workers,
         dataloader_pin_memory=not on_cpu,

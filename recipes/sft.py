@@ -1,0 +1,147 @@
+"""Supervised fine-tuning of WearLlama: encoder (frozen) -> projector -> decoder, on five-channel mixtures.
+
+Run as: python recipes/sft.py experiment=demo run_dir=runs/demo/sft
+        torchrun --nproc_per_node=2 recipes/sft.py experiment=demo
+        python recipes/sft.py experiment=demo encoder=scratch train.steps=200 model.channels=sc_beam
+
+A run that was stopped goes on when it is started again with the same run_dir; the trained model is run_dir/final.
+"""
+
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from transformers import set_seed
+
+from wearllama.data.collate import Collator
+from wearllama.data.sampling import BatchConfig
+from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.training.checkpoint import completed_facts, fingerprint
+from wearllama.training.config import TrainConfig
+from wearllama.training.data import SftData, batch_sampler, load_sets
+from wearllama.training.sft import FINAL, run_sft
+from wearllama_launch import LaunchError, existing_path, launch, rank, world_size
+
+
+@dataclass(kw_only=True)
+class SftCommand:
+    """The whole of conf/sft.yaml."""
+
+    model: ModelConfig
+    data: SftData
+    batches: BatchConfig = field(default_factory=BatchConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    encoder: str | None = None
+    """Short for model.encoder: ``packaged``, ``scratch`` or a folder that recipes/pretrain_encoder.py exported."""
+    run_dir: str | None = None
+    changed: Literal["refuse", "restart"] = "refuse"
+    """What to do when run_dir holds a run of other settings or data: refuse it, or set it aside and begin anew."""
+
+    def __post_init__(self) -> None:
+        if self.encoder is not None:
+            self.model = replace(self.model, encoder=self.encoder)  # its own checks follow from the choice
+
+
+@launch("sft", SftCommand)
+def main(config: SftCommand) -> None:
+    run_dir = Path(config.run_dir)
+    existing_path(config.data.manifest, "data.manifest")
+    if config.data.bank is not None:
+        existing_path(config.data.bank, "data.bank")
+    facts = {"fingerprint": run_fingerprint(config)}
+    if is_trained(run_dir, facts, config.changed):
+        print(f"{run_dir / FINAL} is trained already with these settings and data")
+        return
+
+    set_seed(config.train.seed)
+    processor = build_processor(config.model)
+    model = build_model(config.model, processor)
+    sets = load_sets(config.data, processor, seed=config.train.seed)
+    sampler = batch_sampler(
+        sets.train,
+        processor,
+        model.config.num_channels,
+        config.batches,
+        seed=config.train.seed,
+        rank=rank(),
+        world_size=world_size(),
+    )
+    describe(model, len(sets.train), sampler.padding_ratio(), config)
+    result = run_sft(
+        model=model,
+        processor=processor,
+        train_data=sets.train,
+        sampler=sampler,
+        collator=Collator(processor),
+        config=config.train,
+        run_dir=run_dir,
+        validation_data=sets.validation,
+        facts=facts,
+    )
+    if result.stopped_by is not None:
+        print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
+        sys.exit(128 + result.stopped_by)
+    print(f"trained model: {result.model_dir}")
+
+
+def run_fingerprint(config: SftCommand) -> str:
+    """What decides the weights: settings, rows and simulation; not the folder, the worker count or the log."""
+    settings = asdict(config)
+    for name in ("run_dir", "changed"):
+        settings.pop(name)
+    for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):
+        settings["train"].pop(name)
+    files = [config.data.manifest]
+    if config.data.bank is not None:
+        files.append(str(Path(config.data.bank) / "meta.json"))
+    encoder = Path(config.model.encoder)
+    if encoder.is_dir():
+        files += sorted(str(path) for path in encoder.glob("*.safetensors"))
+    return fingerprint(settings, files)
+
+
+def is_trained(run_dir: Path, facts: dict[str, str], changed: str) -> bool:
+    """Whether run_dir/final is this very run; a run of other settings is refused or set aside (see ``changed``)."""
+    note = run_dir / "fingerprint.txt"
+    before = note.read_text().strip() if note.is_file() else None
+    if before not in (None, facts["fingerprint"]):
+        if changed == "refuse":
+            raise LaunchError(
+                f"{run_dir} holds a run of other settings or data (see {run_dir}/launches); give another run_dir, or "
+                "changed=restart to set it aside"
+            )
+        set_aside(run_dir)
+    if rank() == 0:
+        note.write_text(facts["fingerprint"] + "\n")
+    final = completed_facts(run_dir / FINAL)
+    return final is not None and final.get("fingerprint") == facts["fingerprint"]
+
+
+def set_aside(run_dir: Path) -> None:
+    """Move the old model and checkpoints into run_dir/before-TIME; every rank returns after rank 0 has done so."""
+    old = [*run_dir.glob("checkpoint-*"), *run_dir.glob(FINAL)]
+    if rank() == 0 and old:
+        folder = run_dir / time.strftime("before-%Y%m%d-%H%M%S")
+        folder.mkdir()
+        for path in old:
+            shutil.move(path, folder / path.name)
+        print(f"settings or data changed: the old run is in {folder}")
+
+
+def describe(model: torch.nn.Module, rows: int, padding: float, config: SftCommand) -> None:
+    """What is about to be trained, and where each figure comes from."""
+    if rank() != 0:
+        return
+    parts = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    print("parameters: " + ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in parts.items() if count))
+    print(f"trained: {trained / 1e6:.2f} M; encoder {config.model.encoder}; channels {config.model.channels}")
+    print(f"rows: {rows}; padding of decoder positions: {padding:.1%}; steps: {config.train.steps}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""recipes/sft.py: its configs, what it refuses, and when it has nothing to do."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from wearllama.training.checkpoint import (
+    completed_facts,
+    last_complete_checkpoint,
+    mark_complete,
+    remove_incomplete_checkpoints,
+)
+from wearllama.training.config import TrainConfig
+from wearllama_launch import LaunchError, compose_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def recipe() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("recipe_sft", ROOT / "recipes" / "sft.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")))
+def test_every_experiment_composes(recipe: ModuleType, name: str) -> None:
+    config, _ = compose_config("sft", recipe.SftCommand, [f"experiment={name}", "data.manifest=x"])
+    assert config.model.name == name
+    assert config.train.warmup_steps < config.train.steps
+
+
+def test_encoder_is_short_for_model_encoder(recipe: ModuleType) -> None:
+    config, _ = compose_config("sft", recipe.SftCommand, ["experiment=demo", "encoder=scratch"])
+    assert config.model.encoder == "scratch"
+    assert not config.model.freeze["encoder"]  # random features are never frozen
+
+
+@pytest.mark.parametrize(
+    ("override", "right"),
+    [
+        ("experiment=dmeo", "'demo'"),
+        ("model=smollm", "'smollm2'"),
+        ("train.learning_rat=1", "'train.learning_rate'"),
+        ("model.chanels=mc", "'model.channels'"),
+        ("train.schedule=cosin", "'cosine'"),
+    ],
+)
+def test_a_mistyped_override_names_the_right_one(recipe: ModuleType, override: str, right: str) -> None:
+    with pytest.raises(LaunchError, match=right):
+        compose_config("sft", recipe.SftCommand, ["data.manifest=x", override])
+
+
+def test_bad_training_settings_are_refused() -> None:
+    for changes, word in [
+        ({"steps": 0}, "train.steps"),
+        ({"warmup_steps": 1000}, "train.warmup_steps"),
+        ({"keep_checkpoints": 1}, "train.keep_checkpoints"),
+        ({"learning_rate": 3.0}, "train.learning_rate"),
+        ({"deepspeed": "conf/nothing.json"}, "no such file"),
+    ]:
+        with pytest.raises(ValueError, match=word):
+            TrainConfig(**changes)
+
+
+def test_the_fingerprint_follows_what_decides_the_weights(recipe: ModuleType, tmp_path: Path) -> None:
+    manifest = tmp_path / "rows.jsonl"
+    manifest.write_text("{}\n")
+
+    def mark(*overrides: str) -> str:
+        base = ["experiment=tiny", f"data.manifest={manifest}"]
+        return recipe.run_fingerprint(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0])
+
+    first = mark()
+    assert mark("run_dir=elsewhere", "train.workers=3", "train.log_every=5", "changed=restart") == first
+    assert mark("train.steps=9") != first
+    manifest.write_text('{"more": 1}\n')
+    assert mark() != first
+
+
+def test_a_changed_run_is_refused_or_set_aside(recipe: ModuleType, tmp_path: Path) -> None:
+    assert not recipe.is_trained(tmp_path, {"fingerprint": "a"}, "refuse")
+    (tmp_path / "final").mkdir()
+    mark_complete(tmp_path / "final", {"fingerprint": "a"})
+    assert recipe.is_trained(tmp_path, {"fingerprint": "a"}, "refuse")
+    with pytest.raises(LaunchError, match="changed=restart"):
+        recipe.is_trained(tmp_path, {"fingerprint": "b"}, "refuse")
+    assert not recipe.is_trained(tmp_path, {"fingerprint": "b"}, "restart")
+    assert not (tmp_path / "final").exists() and len(list(tmp_path.glob("before-*/final"))) == 1
+
+
+def test_only_whole_checkpoints_are_resumed_from(tmp_path: Path) -> None:
+    for step, whole in [(2, True), (10, True), (12, False)]:
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        if whole:
+            mark_complete(folder, {"step": step})
+    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+    assert remove_incomplete_checkpoints(tmp_path) == [tmp_path / "checkpoint-12"]
+    assert completed_facts(tmp_path / "checkpoint-12") is None
+    assert last_complete_checkpoint(tmp_path / "nowhere") is None

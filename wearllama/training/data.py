@@ -1,0 +1,109 @@
+"""From a manifest to what the trainer draws from: dataset, lengths and this rank's batches."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings
+from wearllama.data.dataset import ExampleDataset, MixtureRenderer, example_seconds
+from wearllama.data.manifest import Example, read_manifest
+from wearllama.data.sampling import BatchConfig, BucketBatchSampler, Lengths
+from wearllama.simulation.bank import RirBank
+from wearllama.simulation.noise import NoiseBank
+
+
+@dataclass(kw_only=True)
+class SftData:
+    """What to train on; relative paths are relative to the current directory."""
+
+    manifest: str
+    """JSONL of examples (contract 7)."""
+    root: str | None = None
+    """Folder that the rows' paths are relative to; the manifest's own if not given."""
+    bank: str | None = None
+    """RIR bank, for rows that are mixture recipes."""
+    noise: list[str] = field(default_factory=list)
+    """Folders of noise recordings, for the same rows."""
+    train_split: str = "train"
+    validation_split: str = "validation"
+
+    @property
+    def audio_root(self) -> Path:
+        return Path(self.root) if self.root is not None else Path(self.manifest).parent
+
+
+class SftSets(NamedTuple):
+    """Training rows and, where the manifest has such a split, validation rows."""
+
+    train: ExampleDataset
+    validation: ExampleDataset | None
+
+
+def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
+    """Datasets of the manifest's splits, rendered and beamformed as `processor` will do it for evaluation.
+
+    Raises ValueError when the training split is empty, or rows are recipes and there is no bank.
+    """
+    examples = read_manifest(data.manifest)
+    rows = {name: [row for row in examples if row.split == name] for name in (data.train_split, data.validation_split)}
+    if not rows[data.train_split]:
+        found = sorted({row.split for row in examples})
+        raise ValueError(f"{data.manifest} has no rows of split {data.train_split!r}, found splits {found}")
+    renderer = _renderer(data, examples)
+    sets = {
+        name: ExampleDataset(
+            chosen,
+            root=data.audio_root,
+            array=processor.array,
+            beam=processor.beam,
+            renderer=renderer,
+            seed=seed,
+        )
+        for name, chosen in rows.items()
+        if chosen
+    }
+    return SftSets(sets[data.train_split], sets.get(data.validation_split))
+
+
+def _renderer(data: SftData, examples: list[Example]) -> MixtureRenderer | None:
+    if not any(row.audio and "mixture" in row.audio for row in examples):
+        return None
+    if data.bank is None:
+        raise ValueError(f"{data.manifest} has mixture recipes, which need data.bank")
+    return MixtureRenderer(bank=RirBank.open(Path(data.bank)), noise=NoiseBank(data.noise), audio_root=data.audio_root)
+
+
+def row_lengths(dataset: ExampleDataset, processor: Any, channels: int) -> Lengths:
+    """Seconds, embeddings and text positions of every row, without touching its sound where metadata tell them."""
+    count = len(dataset)
+    seconds, embeddings, tokens = np.zeros(count), np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    prompts: dict[str, int] = {}  # few different prompts, many rows
+    for index, row in enumerate(tqdm(dataset.examples, desc="lengths", unit="row", disable=count < 2000)):
+        seconds[index] = example_seconds(row, dataset.root)
+        samples = round(seconds[index] * SAMPLE_RATE)
+        embeddings[index] = num_embeddings(samples, channels) if row.audio else 0
+        key = repr((row.messages, bool(row.audio)))
+        if key not in prompts:
+            probe = [SAMPLE_RATE] if row.audio else []
+            taken = num_embeddings(SAMPLE_RATE, channels) if row.audio else 0
+            prompts[key] = len(processor.encode_prompt(row.messages, num_samples=probe)) - taken
+        tokens[index] = prompts[key] + len(processor.encode_target(row.target))
+    return Lengths(seconds=seconds, embeddings=embeddings, tokens=tokens, tasks=[row.task for row in dataset.examples])
+
+
+def batch_sampler(
+    dataset: ExampleDataset,
+    processor: Any,
+    channels: int,
+    config: BatchConfig,
+    *,
+    seed: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+) -> BucketBatchSampler:
+    """This rank's batches of `dataset`, bucketed by sound and text."""
+    lengths = row_lengths(dataset, processor, channels)
+    return BucketBatchSampler(lengths, config, seed=seed, rank=rank, world_size=world_size)
