@@ -38,7 +38,7 @@ def _wrap(dialect: str, calls: str) -> str:
     return f"{TOOL_OPEN}{calls}{TOOL_CLOSE}" if dialect == "wearvox" else calls
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(calls=st.lists(_CALLS, min_size=1, max_size=3))
 def test_calls_round_trip_wearvox(calls: list[Call]) -> None:
     text = format_action(tool(*calls), "wearvox")
@@ -46,7 +46,7 @@ def test_calls_round_trip_wearvox(calls: list[Call]) -> None:
     assert MUTE not in text and TOOL_OPEN not in text[1:] and TOOL_CLOSE not in text[: -len(TOOL_CLOSE)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(call=_CALLS)
 def test_call_round_trips_vgbench(call: Call) -> None:
     text = format_action(tool(call), "vgbench")
@@ -55,7 +55,7 @@ def test_call_round_trips_vgbench(call: Call) -> None:
     assert MUTE not in text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=st.text(max_size=60) | st.text(alphabet="{}[]\"':,namepr<|TOL>/` \nMut01\\(-", max_size=60))
 def test_any_text_parses_and_what_parses_can_be_said(text: str) -> None:
     for dialect in DIALECTS:
