@@ -21,7 +21,7 @@ from wearllama.simulation.heads import HeadResponses
 from wearllama.simulation.rooms import render_response
 from wearllama.simulation.scenes import Scene, SceneConfig, Source, draw_scene, scene_rng
 
-PHYSICS = 1
+PHYSICS = 2
 """Raised when the same config gives other samples, so that stale banks are rebuilt."""
 
 

@@ -44,9 +44,10 @@ def plane_wave_transfer(directions_D3: Array, positions_M3: Array, freqs_F: Arra
     """
     centre_3 = np.asarray(HEAD_CENTRE)
     relative_M3 = positions_M3 - centre_3
-    radius_M = np.maximum(np.linalg.norm(relative_M3, axis=1), 1.001 * HEAD_RADIUS)
+    radius_M = np.maximum(np.linalg.norm(relative_M3, axis=1), HEAD_RADIUS)
+    relative_M3 *= (radius_M / np.linalg.norm(relative_M3, axis=1))[:, None]  # none inside the sphere
     wave_F = 2 * np.pi * np.maximum(freqs_F, 20.0) / SPEED_OF_SOUND
-    cosine_DM = directions_D3 @ (relative_M3 / np.linalg.norm(relative_M3, axis=1)[:, None]).T
+    cosine_DM = directions_D3 @ relative_M3.T / radius_M
     order = np.arange(_ORDERS)
     derivative_FI = spherical_jn(order, wave_F[:, None] * HEAD_RADIUS, derivative=True)
     hankel_FI = derivative_FI - 1j * spherical_yn(order, wave_F[:, None] * HEAD_RADIUS, derivative=True)
@@ -54,7 +55,7 @@ def plane_wave_transfer(directions_D3: Array, positions_M3: Array, freqs_F: Arra
     outgoing_MFI = spherical_jn(order, argument_MF1) - 1j * spherical_yn(order, argument_MF1)
     factor_MFI = -(2 * order + 1) * 1j**order * derivative_FI / hankel_FI * outgoing_MFI
     scattered_DMF = np.einsum("mfi,dmi->dmf", factor_MFI, eval_legendre(order, cosine_DM[..., None]))
-    towards_DM = directions_D3 @ positions_M3.T
+    towards_DM = directions_D3 @ (centre_3 + relative_M3).T
     return np.exp(1j * wave_F * towards_DM[..., None]) + scattered_DMF * np.exp(
         1j * wave_F * (directions_D3 @ centre_3)[:, None, None]
     )
