@@ -32,11 +32,11 @@ CLOSED_ARGUMENTS = frozenset({
 """Arguments that take one of a few values: never compared loosely."""
 
 _ABSENT = frozenset({"", "none", "null"})
-_STOP_WORDS = frozenset(
-    # Little words, and those that every request for information shares.
-    """a an the of in on at to for from by with and or is are was were be do does did what which who whom whose when
-    where how why i me my you your it its this that there s please current latest""".split()
-)
+_LITTLE_WORDS = """
+a an the of in on at to for from by with and or is are was were be do does did what which who whom whose when where how
+why i me my you your it its this that there s please current latest
+"""
+_STOP_WORDS = frozenset(_LITTLE_WORDS.split())
 _SPECS = {name: FunctionSpec.from_wearvox(spec.to_dict("wearvox")) for name, spec in TOOLS.items()}
 
 
