@@ -93,7 +93,8 @@ def is_complete(target: Path, entry: dict[str, Any]) -> bool:
     stamp = json.loads(stamp_path.read_text())
     if stamp["entry"] != _entry_hash(entry):
         return False
-    return all((target / rel).is_file() and (target / rel).stat().st_size == size for rel, size in stamp["files"].items())
+    sizes: dict[str, int] = stamp["files"]
+    return all((target / name).is_file() and (target / name).stat().st_size == size for name, size in sizes.items())
 
 
 def sha256_file(path: Path) -> str:
@@ -158,6 +159,8 @@ def _from_packages(name: str, source: dict[str, Any], target: Path, progress: Pr
         staged.mkdir()
         unpacked = {key: _unpack(archive, Path(scratch) / key) for key, archive in archives.items()}
         _collect(name, source, unpacked, staged)
+        if source.get("decode") == "g722":
+            _decode_g722(staged)
         if target.exists():
             shutil.rmtree(target)
         os.replace(staged, target)
@@ -257,6 +260,15 @@ def _collect(name: str, source: dict[str, Any], unpacked: dict[str, Path], stage
             out.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, out)
             shutil.copymode(path, out)
+
+
+def _decode_g722(staged: Path) -> None:
+    try:
+        from wearllama.data.recordings import decode_g722_tree
+
+        decode_g722_tree(staged)
+    except ImportError as error:
+        raise AssetUnavailable(f"decoding G.722 needs the package av ({error})") from error
 
 
 def _matching(root: Path, pattern: str) -> Iterator[Path]:

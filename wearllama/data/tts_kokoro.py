@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  (phonetic symbols are meant)
 """Kokoro-82M (int8 ONNX) in English: text -> phonemes (eSpeak NG) -> tokens -> 24 kHz waveform."""
 
 from __future__ import annotations

@@ -191,10 +191,10 @@ def _flite_command(cache_dir: str | None) -> tuple[str, dict[str, str]]:
     from wearllama.data.assets import fetch
 
     root = fetch("flite", cache_dir)
-    libraries = root / "lib"
     environment = dict(os.environ)
-    if libraries.is_dir() and root.name == "flite":  # unpacked from packages, not installed
-        environment["LD_LIBRARY_PATH"] = str(libraries)
+    if root.name == "flite":  # unpacked from packages, not installed
+        libraries = sorted({str(path.parent) for path in (root / "lib").rglob("libflite.so*")})
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
     return str(root / "flite"), environment
 
 

@@ -158,7 +158,7 @@ class WhisperTeacher(nn.Module):
     def forward(self, audio_BN: Tensor) -> Tensor:
         """Features of one or more clips of equal length: (B, N) float32 at 16 kHz -> (B, N // 320, D) at 50 Hz.
 
-        Without the usual padding to 30 s (attention over 30 s costs 10-20 times a short clip's own). Batch only clips of
+        Without the usual padding to 30 s, which costs 10-20 times a short clip's own length. Batch only clips of
         one length, or pad with zeros: padding is attended to, as Whisper always attends to its own.
         Raises ValueError beyond 30 s.
         """
