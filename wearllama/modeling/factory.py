@@ -139,8 +139,13 @@ def _tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
 
 def _text_config(config: ModelConfig) -> Any:
     if config.decoder != "scratch":
-        whole = AutoConfig.from_pretrained(config.decoder)
-        return whole.get_text_config()
+        try:
+            return AutoConfig.from_pretrained(config.decoder).get_text_config()
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"model.decoder={config.decoder} is neither a folder with a causal LM nor a hub id that can be read "
+                f"({str(error).splitlines()[0]}); the smollm2 scale reads what tools/convert_smollm2.py writes"
+            ) from None
     return WearLlamaConfig(text_config=dict(config.decoder_config)).text_config
 
 

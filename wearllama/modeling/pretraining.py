@@ -173,12 +173,12 @@ def warp_frequency(feats_BTF: Tensor, factors_B: Tensor) -> Tensor:
     return feats_BTF.gather(2, index_BTF) * (1 - weight_B1F) + feats_BTF.gather(2, index_BTF + 1) * weight_B1F
 
 
-def mask_spans(feats_BTF: Tensor, generator: torch.Generator, *, times: int = 2, bands: int = 2) -> Tensor:
+def mask_spans(feats_BTF: Tensor, generator: torch.Generator, *, count: int = 2) -> Tensor:
     """SpecAugment (Park et al. 2019) with short spans: up to 20 frames and up to 12 bins each, set to zero."""
     masked = feats_BTF.clone()
     batch, frames, mels = feats_BTF.shape
     for row in range(batch):
-        for axis, size, longest, count in ((0, frames, 20, times), (1, mels, 12, bands)):
+        for axis, size, longest in ((0, frames, 20), (1, mels, 12)):
             for _ in range(count):
                 width = int(torch.randint(0, min(longest, size) + 1, (1,), generator=generator))
                 start = int(torch.randint(0, size - width + 1, (1,), generator=generator))

@@ -89,7 +89,7 @@ def add_project_tokens(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def token_ids(tokenizer: PreTrainedTokenizerBase) -> TokenIds:
     """The ids in question; ValueError where the tokenizer lacks one or pads with its eos."""
-    missing = [token for token in (*AUDIO_TOKENS, MUTE) if tokenizer.encode(token, add_special_tokens=False)[1:]]
+    missing = [token for token in (*AUDIO_TOKENS, MUTE) if len(tokenizer.encode(token, add_special_tokens=False)) != 1]
     if missing:
         raise ValueError(f"tokenizer does not know {missing} as single tokens; call add_project_tokens first")
     if tokenizer.eos_token_id is None or tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
