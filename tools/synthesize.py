@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +84,16 @@ def synthesize_all(
     todo = [(request, str(out_dir)) for request in requests if request["id"] not in done]
     started = time.monotonic()
     with (
-        multiprocessing.get_context("spawn").Pool(workers) as pool,
+        ExitStack() as stack,
         manifest.open("a") as handle,
         tqdm(total=len(requests), initial=len(requests) - len(todo), unit="clip", smoothing=0.05) as bar,
     ):
-        for row in pool.imap_unordered(speak_one, todo):
+        if workers:
+            pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(workers))
+            rows = pool.imap_unordered(speak_one, todo)
+        else:
+            rows = map(speak_one, todo)
+        for row in rows:
             if "error" in row:
                 yield row
             else:
@@ -96,15 +102,14 @@ def synthesize_all(
                 handle.flush()
             bar.update()
             if max_seconds is not None and time.monotonic() - started > max_seconds:
-                pool.terminate()
-                break
+                break  # leaving the pool's context ends its processes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("requests", type=Path, help="JSONL of {text, voice[, id, speed, pitch, ...]}")
     parser.add_argument("out_dir", type=Path)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="processes; 0 speaks in this one")
     parser.add_argument("--max-seconds", type=float, help="stop (resumable) after so many seconds")
     args = parser.parse_args()
     failures = list(

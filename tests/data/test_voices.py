@@ -3,9 +3,9 @@
 
 import json
 import shutil
-import subprocess
-import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -108,30 +108,43 @@ def test_kokoro_phonemes():
     assert phonemize("car", "en-gb") != phonemize("car", "en-us")
 
 
-def test_batch_tool_resumes_and_drops_a_torn_last_line(tmp_path: Path):
-    requests = tmp_path / "requests.jsonl"
-    rows = [{"text": f"Number {n}.", "voice": "pico/en-US", "kind": "test"} for n in range(3)]
-    requests.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [sys.executable, "tools/synthesize.py", str(requests), str(tmp_path / "out"), "--workers", "1"]
-    root = Path(voices.__file__).parents[2]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    manifest = tmp_path / "out" / "manifest.jsonl"
-    lines = manifest.read_text().splitlines()
-    assert len(lines) == 3
-    row = json.loads(lines[0])
-    assert row["kind"] == "test" and (tmp_path / "out" / row["file"]).is_file()
-    manifest.write_text("\n".join(lines[:2]) + "\n" + lines[2][:20])
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    assert sorted(manifest.read_text().splitlines()) == sorted(lines)
-
-
-def test_batch_tool_names_the_bad_line(tmp_path: Path):
-    from importlib.util import module_from_spec, spec_from_file_location
-
+def _tool() -> ModuleType:
     spec = spec_from_file_location("synthesize_tool", Path(voices.__file__).parents[2] / "tools" / "synthesize.py")
     tool = module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+def test_batch_tool_resumes_and_drops_a_torn_last_line(tmp_path: Path, monkeypatch):
+    tool, out = _tool(), tmp_path / "out"
+    requests = tmp_path / "requests.jsonl"
+    rows = [{"text": f"Number {n}.", "voice": "pico/en-US", "kind": "test"} for n in range(3)]
+    requests.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert list(tool.synthesize_all(tool.read_requests(requests), out, workers=0)) == []
+    manifest = out / "manifest.jsonl"
+    lines = manifest.read_text().splitlines()
+    assert len(lines) == 3
+    row = json.loads(lines[0])
+    assert row["kind"] == "test" and (out / row["file"]).is_file()
+    manifest.write_text("\n".join(lines[:2]) + "\n" + lines[2][:20])
+    spoken = []
+    monkeypatch.setattr(tool, "synthesize", lambda text, *a, **k: spoken.append(text) or synthesize(text, *a, **k))
+    list(tool.synthesize_all(tool.read_requests(requests), out, workers=0))
+    assert spoken == ["Number 2."]
+    assert manifest.read_text().splitlines() == lines
+
+
+def test_batch_tool_reports_a_failure_and_goes_on(tmp_path: Path):
+    tool = _tool()
+    requests = [{"id": str(n), "text": text, "voice": "pico/en-US", "speed": 1.0, "pitch": 1.0}
+                for n, text in enumerate(["  ", "Hello."])]  # fmt: skip
+    (failure,) = tool.synthesize_all(requests, tmp_path, workers=0)
+    assert failure["id"] == "0" and "empty" in failure["error"]
+    assert tool.finished_ids(tmp_path / "manifest.jsonl") == {"1"}
+
+
+def test_batch_tool_names_the_bad_line(tmp_path: Path):
     requests = tmp_path / "requests.jsonl"
     requests.write_text('{"text": "a", "voice": "pico/en-US"}\n{"text": "b", "voice": "pico/xx"}\n')
     with pytest.raises(ValueError, match=r"requests\.jsonl, line 2: .*no voice 'pico/xx'"):
-        tool.read_requests(requests)
+        _tool().read_requests(requests)
