@@ -82,12 +82,12 @@ def test_adapter_that_the_config_does_not_name_is_refused(with_lora, tmp_path):
     save(*with_lora, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"lora": None}))
-    with pytest.raises(ValueError, match="checkpoint (lacks|has unknown) decoder weights"):
+    with pytest.raises(ValueError, match=r"checkpoint (lacks|has unknown) decoder weights"):
         load_checkpoint(tmp_path)
 
 
 def test_folders_that_are_no_checkpoint_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="no WearLlama checkpoint: it has no config.json"):
+    with pytest.raises(ValueError, match=r"no WearLlama checkpoint: it has no config.json"):
         load_checkpoint(tmp_path)
 
 
@@ -172,24 +172,24 @@ def test_encoder_comes_from_a_folder_and_starts_frozen(tmp_path):
 
 
 def test_bad_encoder_folders_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="encoder=.*nowhere: no .*encoder.safetensors"):
+    with pytest.raises(ValueError, match=r"encoder=.*nowhere: no .*encoder.safetensors"):
         build_processor(tiny_config(encoder=str(tmp_path / "nowhere"), encoder_config={}))
     save_file({"encoder.wrong": torch.zeros(2)}, tmp_path / "encoder.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"encoder": ENCODER}))
-    with pytest.raises(ValueError, match="encoder tensors differ, first encoder."):
+    with pytest.raises(ValueError, match=r"encoder tensors differ, first encoder."):
         load_encoder(tmp_path)
-    with pytest.raises(ValueError, match="width is 64, but .* has 32"):
+    with pytest.raises(ValueError, match=r"width is 64, but .* has 32"):
         config = tiny_config(encoder=str(tmp_path), encoder_config={"width": 64})
         build_model(config, build_processor(config))
 
 
 def test_freeze_that_matches_nothing_is_refused():
-    with pytest.raises(ValueError, match="no parameter starts with .'encodr'"):
+    with pytest.raises(ValueError, match=r"no parameter starts with .'encodr'"):
         build(freeze={"encodr": True})
 
 
 def test_unknown_fields_are_refused():
-    with pytest.raises(ValueError, match="lora has unknown field .'rank'"):
+    with pytest.raises(ValueError, match=r"lora has unknown field .'rank'"):
         build(lora={"rank": 4})
     with pytest.raises(ValueError, match="projector has unknown field"):
         build(projector={"depth": 2})

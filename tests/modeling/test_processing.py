@@ -41,14 +41,14 @@ def test_the_three_forms_of_a_clip_agree(processor):
 
 
 def test_bad_clips_raise(processor):
-    with pytest.raises(ValueError, match="30.01 s is longer than the model's limit of 30 s"):
+    with pytest.raises(ValueError, match=r"30.01 s is longer than the model's limit of 30 s"):
         processor([HEARD], [np.zeros((5, 480_160), dtype=np.float32)])
     for wrong in (4, 6):
         with pytest.raises(ValueError, match=f"found {wrong} channels, wanted 5"):
             processor([HEARD], [clip(0.2, channels=wrong)])
     with pytest.raises(ValueError, match="needs c_0 and c_x, found one waveform"):
         processor([HEARD], [clip(0.2)[0]])
-    with pytest.raises(ValueError, match="must be .N,. alike"):
+    with pytest.raises(ValueError, match=r"must be .N,. alike"):
         processor([HEARD], [(clip(0.2)[0], clip(0.3)[0])])
     with pytest.raises(ValueError, match="no samples"):
         processor([HEARD], [np.zeros((5, 0), dtype=np.float32)])

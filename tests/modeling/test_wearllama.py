@@ -64,7 +64,8 @@ def test_wrong_placeholder_counts_raise(tiny):
     with pytest.raises(ValueError, match="clip 0 gives 50 embeddings, but its prompt has 26"):
         model(**swapped)
     with pytest.raises(ValueError, match="2 audio spans, but there are 1 clips"):
-        model(**{**batch, "input_features": batch["input_features"][:1], "feature_lengths": batch["feature_lengths"][:1]})
+        first = {key: batch[key][:1] for key in ("input_features", "feature_lengths")}
+        model(**{**batch, **first})
     with pytest.raises(ValueError, match="placeholders but there is no audio"):
         model(input_ids=batch["input_ids"])
     with pytest.raises(ValueError, match="encodes 2 channel"):
@@ -134,3 +135,15 @@ def test_several_samples_keep_their_own_clip(tiny):
         repeated = model(input_ids=ids, **expanded, logits_to_keep=1).logits[:, 0]
     once = final_logits(model, batch)
     torch.testing.assert_close(repeated, once.repeat_interleave(2, dim=0), atol=1e-5, rtol=1e-5)
+
+
+def test_half_precision_stays_close(tiny):
+    processor, model = tiny
+    batch = processor([HEARD, READ], [clip(0.6), None])
+    full = final_logits(model, batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        autocast = final_logits(model, batch)
+    _, half = build(dtype="bfloat16")
+    half.load_state_dict(model.state_dict())
+    for other in (autocast, final_logits(half, batch)):
+        assert F.cosine_similarity(full, other.float()).min() > 0.99

@@ -1,7 +1,7 @@
 """WearLlamaConfig: everything that ``from_pretrained`` needs to rebuild a model, in one config.json."""
 
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import AutoConfig
 from transformers.configuration_utils import PreTrainedConfig
@@ -32,7 +32,7 @@ class WearLlamaConfig(PreTrainedConfig):
     """
 
     model_type = "wearllama"
-    sub_configs = {"text_config": AutoConfig}
+    sub_configs: ClassVar[dict[str, type]] = {"text_config": AutoConfig}
 
     text_config: dict | PreTrainedConfig | None = None
     encoder: dict | None = None

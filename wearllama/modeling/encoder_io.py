@@ -25,7 +25,8 @@ def find_encoder(name_or_path: str | Path) -> Path:
         if candidate.is_file():
             return candidate
     raise ValueError(
-        f"encoder={name_or_path}: no {' or '.join(str(c) for c in candidates)}; wanted packaged, scratch or such a folder"
+        f"encoder={name_or_path}: no {' or '.join(str(c) for c in candidates)}; "
+        "wanted packaged, scratch or such a folder"
     )
 
 
@@ -62,7 +63,7 @@ def load_encoder_weights(encoder: ConformerEncoder, name_or_path: str | Path) ->
     """Fill ``encoder`` in place from ``encoder.*`` tensors."""
     path = find_encoder(name_or_path)
     with safe_open(path, framework="pt") as stored:
-        names = [name for name in stored.keys() if name.startswith(PREFIX)]
+        names = [name for name in sorted(stored.keys()) if name.startswith(PREFIX)]
         state = {name.removeprefix(PREFIX): stored.get_tensor(name).float() for name in names}
     wanted = {name: tuple(value.shape) for name, value in encoder.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in state.items()}

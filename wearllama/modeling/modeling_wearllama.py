@@ -9,7 +9,7 @@ F mel bins, L encoder frames, D encoder width, E decoder width, V vocabulary, P 
 
 import re
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +41,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _no_split_modules = ["ConformerBlock", "LlamaDecoderLayer"]
+    _no_split_modules: ClassVar[list[str]] = ["ConformerBlock", "LlamaDecoderLayer"]
 
     def __init__(self, config: WearLlamaConfig, decoder: PreTrainedModel | None = None) -> None:
         """Build from ``config``; a pretrained ``decoder`` of the same ``text_config`` is taken as it is."""
@@ -296,7 +296,8 @@ def _check_placeholders(placeholder_BS: Tensor, positions_A: Tensor) -> None:
     if wrong:
         clip = wrong[0]
         raise ValueError(
-            f"clip {clip} gives {int(positions_A[clip])} embeddings, but its prompt has {int(found_A[clip])} placeholders"
+            f"clip {clip} gives {int(positions_A[clip])} embeddings, "
+            f"but its prompt has {int(found_A[clip])} placeholders"
         )
 
 

@@ -24,7 +24,7 @@ class ProjectorConfig:
     """Frames that the first layer sees (odd, centred); 1 is a plain per-frame network."""
     dropout: float = 0.0
     init_rms: float = 0.02
-    """Starting size (root mean square) of the outputs; ``build_model`` sets that of a pretrained decoder's embeddings."""
+    """Starting size (root mean square) of the outputs; a pretrained decoder's embeddings set it in ``build_model``."""
 
     def __post_init__(self) -> None:
         if self.kernel < 1 or self.kernel % 2 == 0:
