@@ -96,24 +96,12 @@ def mix_channels(
 
     ``device_MF`` is a centred filter a channel (within ``plan.margin`` taps) that the sum passes.
     """
-    mixture_MBP = np.zeros((len(channels), plan.blocks, plan.hop), np.float32)
-    total_F = np.empty(plan.n_fft // 2 + 1, np.complex64)
-    product_F = np.empty_like(total_F)
-    scaled = [response_MF * np.float32(gain) for response_MF, gain in zip(responses_MF, gains, strict=True)]
-    for block in range(plan.blocks):
-        active = [
-            (source.spectrum_AF[block - source.block_A[0]], response_MF)
-            for source, response_MF in zip(sources, scaled, strict=True)
-            if len(source.block_A) and source.block_A[0] <= block <= source.block_A[-1]
-        ]
-        if not active:
-            continue
-        for row, channel in enumerate(channels):
-            np.multiply(active[0][0], active[0][1][channel], out=total_F)
-            for spectrum_F, response_MF in active[1:]:
-                np.multiply(spectrum_F, response_MF[channel], out=product_F)
-                total_F += product_F
-            if device_MF is not None:
-                total_F *= device_MF[channel]
-            mixture_MBP[row, block] = scipy.fft.irfft(total_F, plan.n_fft)[plan.skip : plan.skip + plan.hop]
-    return mixture_MBP.reshape(len(channels), -1)[:, : plan.length]
+    total_BMF = np.zeros((plan.blocks, len(channels), plan.n_fft // 2 + 1), np.complex64)
+    for source, response_MF, gain in zip(sources, responses_MF, gains, strict=True):
+        scaled_MF = response_MF[channels] * np.float32(gain)
+        for block, spectrum_F in zip(source.block_A, source.spectrum_AF, strict=True):
+            total_BMF[block] += spectrum_F * scaled_MF
+    if device_MF is not None:
+        total_BMF *= device_MF[channels]
+    blocks_BMP = scipy.fft.irfft(total_BMF, plan.n_fft, overwrite_x=True)[..., plan.skip : plan.skip + plan.hop]
+    return blocks_BMP.transpose(1, 0, 2).reshape(len(channels), -1)[:, : plan.length]
