@@ -1,6 +1,7 @@
 """Plots of the report as SVG text, drawn without a display."""
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,6 @@ def _wrap(title: str, size: int = 16) -> str:
 
 def _svg(figure: Figure) -> str:
     stream = io.StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None})
-    text = stream.getvalue()
+    figure.savefig(stream, format="svg")
+    text = re.sub(r"<metadata>.*?</metadata>", "", stream.getvalue(), flags=re.DOTALL)
     return text[text.index("<svg") :]
