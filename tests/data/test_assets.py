@@ -127,6 +127,15 @@ def test_missing_client_is_unavailable_not_a_crash(tmp_path):
         assets._run_client(["no-such-client", "download"], tmp_path)
 
 
+def test_npm_comes_from_a_wheel_where_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(assets.shutil, "which", lambda name: None)
+    ran = []
+    monkeypatch.setattr(assets, "_run_client", lambda command, directory: ran.append(command))
+    node, script = assets._npm(tmp_path)
+    assert ran[0][-1] == assets.NODE_WHEEL
+    assert Path(node).name == "node" and Path(script).is_relative_to(tmp_path)
+
+
 def test_changed_registry_entry_is_fetched_again(registry, tmp_path):
     path = fetch("model", tmp_path / "cache", registry=registry)
     _edit(registry, lambda entry: entry["sources"][1].update(trees={"voices": "voices:package/voices/*.bin"}))

