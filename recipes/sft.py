@@ -141,6 +141,7 @@ def describe(model: torch.nn.Module, rows: int, padding: float, config: SftComma
     print("parameters: " + ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in parts.items() if count))
     print(f"trained: {trained / 1e6:.2f} M; encoder {config.model.encoder}; channels {config.model.channels}")
     print(f"rows: {rows}; padding of decoder positions: {padding:.1%}; steps: {config.train.steps}")
+    print(f"bf16: {config.train.bf16}; ranks: {world_size()}; workers: {config.train.workers}")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("[Mute]", "It is nine.", '<|TOOL|>[{"name": "call", "parameters": {"contact": "Ann"}}]</|TOOL|>')
 
 
-def load_recipe(name: str) -> ModuleType:
-    """recipes/`name`.py as a module."""
-    spec = importlib.util.spec_from_file_location(f"recipe_{name}", ROOT / "recipes" / f"{name}.py")
+@pytest.fixture(scope="session")
+def recipe() -> ModuleType:
+    """recipes/sft.py as a module."""
+    spec = importlib.util.spec_from_file_location("recipe_sft", ROOT / "recipes" / "sft.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -59,23 +60,26 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny() -> ModelConfig:
+def tiny(recipe: ModuleType) -> ModelConfig:
     """conf/model/tiny.yaml."""
-    command = load_recipe("sft").SftCommand
-    return compose_config("sft", command, ["experiment=tiny", "data.manifest=x"])[0].model
+    return compose_config("sft", recipe.SftCommand, ["experiment=tiny", "data.manifest=x"])[0].model
 
 
-def quick(**changes: Any) -> TrainConfig:
-    """Six steps, a checkpoint every second."""
-    settings = {"steps": 6, "warmup_steps": 1, "save_every": 2, "log_every": 1, "workers": 0, "threads": 1}
-    return TrainConfig(**{**settings, "report_to": "none", "use_cpu": True, **changes})
+@pytest.fixture
+def quick() -> Callable[..., TrainConfig]:
+    """Six steps on one thread, a checkpoint every second; keywords change that."""
+    settings: dict[str, Any] = {
+        "steps": 6, "warmup_steps": 1, "save_every": 2, "log_every": 1, "workers": 0, "threads": 1,
+        "report_to": "none", "use_cpu": True, "bf16": False,
+    }  # fmt: skip
+    return lambda **changes: TrainConfig(**{**settings, **changes})
 
 
 Train = Callable[..., Any]
 
 
 @pytest.fixture
-def train(manifest: Path, tiny: ModelConfig) -> Train:
+def train(manifest: Path, tiny: ModelConfig, quick: Callable[..., TrainConfig]) -> Train:
     """Run SFT from the same start every time; `change` may alter the model, `collate` the batches."""
 
     def start(

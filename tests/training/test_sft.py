@@ -18,19 +18,10 @@ from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor, load_checkpoint
 from wearllama.training.checkpoint import completed_facts, last_complete_checkpoint
-from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
 from wearllama.training.sft import FINAL, NonFiniteLossError
 
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = {
-    "steps": 6, "warmup_steps": 1, "save_every": 2, "log_every": 1, "workers": 0, "threads": 1,
-    "report_to": "none", "use_cpu": True,
-}  # fmt: skip
-
-
-def config(**changes: Any) -> TrainConfig:
-    return TrainConfig(**{**SETTINGS, **changes})
 
 
 def losses(folder: Path) -> dict[int, float]:
@@ -107,8 +98,10 @@ def test_crashed_between_checkpoints_and_resumed_equals_uninterrupted(
     assert_same_run(whole, tmp_path)
 
 
-def test_workers_change_nothing(tmp_path: Path, whole: Path, train: Callable[..., Any]) -> None:
-    train(tmp_path, config(workers=2))
+def test_workers_change_nothing(
+    tmp_path: Path, whole: Path, train: Callable[..., Any], quick: Callable[..., Any]
+) -> None:
+    train(tmp_path, quick(workers=2))
     assert_same_run(whole, tmp_path)
 
 
@@ -128,9 +121,9 @@ def test_the_log_has_throughput_and_padding(whole: Path) -> None:
 
 
 def test_the_loss_is_a_mean_over_all_target_tokens_of_a_step(
-    tmp_path: Path, manifest: Path, tiny: ModelConfig, train: Callable[..., Any]
+    tmp_path: Path, manifest: Path, tiny: ModelConfig, train: Callable[..., Any], quick: Callable[..., Any]
 ) -> None:
-    train(tmp_path, config(steps=2, save_every=1, accumulation=2))
+    train(tmp_path, quick(steps=2, save_every=1, accumulation=2))
     set_seed(3)
     processor = build_processor(tiny)
     model = build_model(tiny, processor).train()

@@ -1,6 +1,5 @@
 """recipes/sft.py: its configs, what it refuses, and when it has nothing to do."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -16,15 +15,6 @@ from wearllama.training.config import TrainConfig
 from wearllama_launch import LaunchError, compose_config
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def recipe() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("recipe_sft", ROOT / "recipes" / "sft.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")))

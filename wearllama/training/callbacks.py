@@ -67,6 +67,7 @@ class MarkCheckpoints(TrainerCallback):
         if dist.is_available() and dist.is_initialized():
             dist.barrier()
         if state.is_world_process_zero:
+            assert args.output_dir is not None
             mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}", {"step": state.global_step})
 
 

@@ -93,7 +93,7 @@ class SftTrainer(Trainer):
         self._tally.add(inputs)
         loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
-            checkpoint = last_complete_checkpoint(self.args.output_dir)
+            checkpoint = last_complete_checkpoint(str(self.args.output_dir))
             raise NonFiniteLossError(
                 f"the loss is {loss.item()} in step {self.state.global_step + 1}; the last good checkpoint is "
                 f"{checkpoint or 'none'}; try a lower train.learning_rate or train.bf16=false"
