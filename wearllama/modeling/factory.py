@@ -61,9 +61,10 @@ class ModelConfig:
 
 def build_processor(config: ModelConfig) -> WearLlamaProcessor:
     """Tokenizer with this project's tokens, front end of the stored encoder, array and its beam."""
+    text_config = _text_config(config)
     tokenizer = _tokenizer(config)
+    tokenizer.model_max_length = text_config.max_position_embeddings
     frontend = None if config.encoder == "scratch" else stored_config(config.encoder).get("frontend")
-    tokenizer.model_max_length = _text_config(config).max_position_embeddings
     return WearLlamaProcessor(
         tokenizer,
         channels=config.channels,
@@ -139,14 +140,23 @@ def _tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
 
 def _text_config(config: ModelConfig) -> Any:
     if config.decoder != "scratch":
+        _refuse_missing_folder(config.decoder)
         try:
             return AutoConfig.from_pretrained(config.decoder).get_text_config()
         except (OSError, ValueError) as error:
-            raise ValueError(
-                f"model.decoder={config.decoder} is neither a folder with a causal LM nor a hub id that can be read "
-                f"({str(error).splitlines()[0]}); the smollm2 scale reads what tools/convert_smollm2.py writes"
-            ) from None
+            raise ValueError(f"model.decoder={config.decoder} cannot be read: {str(error).splitlines()[0]}") from None
     return WearLlamaConfig(text_config=dict(config.decoder_config)).text_config
+
+
+def _refuse_missing_folder(decoder: str) -> None:
+    """A mistyped folder would otherwise be looked up as a hub id: a minute of retries without a network."""
+    path = Path(decoder).expanduser()
+    meant_as_folder = decoder.startswith((".", "/", "~")) or Path(path.parts[0]).is_dir() or len(path.parts) > 2
+    if meant_as_folder and not (path / "config.json").is_file():
+        raise ValueError(
+            f"model.decoder={decoder} is neither a folder with a causal LM nor a hub id: no {path / 'config.json'}; "
+            "the smollm2 scale reads what tools/convert_smollm2.py writes"
+        )
 
 
 def _encoder_fields(config: ModelConfig) -> dict[str, Any]:
