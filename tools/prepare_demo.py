@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
-from wearllama_launch import existing_path, launch
 
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_chatter import chatter_files
-from wearllama.data.demo_layout import Studio, write_json, write_vgbench, write_wearvox
+from wearllama.data.demo_layout import PLACES, Studio, write_json, write_vgbench, write_wearvox
 from wearllama.data.demo_scenes import Scene, TrainPlanner, TrainRows, clip_seconds, to_example
 from wearllama.data.demo_speakers import ReadingConfig, train_lines
 from wearllama.data.demo_speech import available_engines, speak_lines
@@ -30,6 +29,7 @@ from wearllama.data.manifest import write_manifest
 from wearllama.data.prompts import load_prompts
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
+from wearllama_launch import existing_path, launch
 
 VERSION = 1
 """Raised when the same settings and texts give other data."""
@@ -47,6 +47,8 @@ class PrepareDemo:
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     rows: TrainRows = field(default_factory=TrainRows)
     benchmarks: BenchmarkSizes = field(default_factory=BenchmarkSizes)
+    level_dbfs: tuple[float, float] = (-40.0, -18.0)
+    """Training's range of recording levels: RMS of the wearer's own voice at c_0."""
     seed: int = 0
     workers: int = 2
     """Processes that speak."""
@@ -67,7 +69,7 @@ def main(config: PrepareDemo) -> None:
     noise = NoiseBank(config.noise)
     lines = train_lines(config.reading, engines=engines)
     train = TrainPlanner(lines, chatter=chatter, seed=config.seed).scenes(config.rows)
-    wearvox = wearvox_scenes(config.benchmarks, sorted(noise.names))
+    wearvox = wearvox_scenes(config.benchmarks, list(PLACES))
     vgbench = vgbench_items(config.benchmarks)
     held_out = wearvox + [item.scene for item in vgbench]
     key = data_key(config, engines, chatter)
@@ -94,10 +96,9 @@ def main(config: PrepareDemo) -> None:
     )
     record = split_record(train, held_out, bank)
     check_disjoint(record)
+    rows = (to_example(scene, seconds, prompts, level_dbfs=config.level_dbfs) for scene in train)
     stages: dict[str, Callable[[], Any]] = {
-        "train": lambda: write_manifest(
-            out_dir / "train.jsonl", (to_example(scene, seconds, prompts, split="train") for scene in train), progress=True
-        ),
+        "train": lambda: write_manifest(out_dir / "train.jsonl", rows),
         "wearvox": lambda: write_wearvox(wearvox, studio, out_dir / "wearvox"),
         "vgbench": lambda: write_vgbench(vgbench, studio, out_dir / "vgbench"),
         "splits": lambda: write_json(out_dir / "splits.json", record),
@@ -106,9 +107,8 @@ def main(config: PrepareDemo) -> None:
         if stage_due(out_dir, name, key):
             write()
             stage_done(out_dir, name, key)
-    spoken_seconds = sum(seconds.values())
-    print(f"{out_dir}: {len(train)} training rows, {len(wearvox)} WearVox items, {len(vgbench)} VGBench conditions, ", end="")
-    print(f"{len(seconds)} clips ({spoken_seconds / 60:.0f} minutes)")
+    counts = f"{len(train)} training rows, {len(wearvox)} WearVox items, {len(vgbench)} VGBench conditions"
+    print(f"{out_dir}: {counts}, {len(seconds)} clips ({sum(seconds.values()) / 60:.0f} minutes)")
 
 
 def needed_lines(scenes: list[Scene]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Writing the demo's benchmarks in the published layouts: WearVox's folder and a VGBench manifest, with rendered audio."""
+"""Writing the demo's benchmarks in the published layouts: WearVox's folder and a VGBench manifest, with audio."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from wearllama.data.actions import format_action
 from wearllama.data.demo_benchmarks import QUIET, VgItem
 from wearllama.data.demo_scenes import Scene, scene_messages, scene_recipe, scene_target, timeline
 from wearllama.data.manifest import example_seed
-from wearllama.data.prompts import PromptSet
+from wearllama.data.prompts import Message, PromptSet
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import Mixture, render
 from wearllama.simulation.noise import NoiseBank
@@ -28,7 +28,7 @@ LEVEL_DBFS = (-32.0, -24.0)
 """Levels of the evaluation's recordings."""
 
 # Where the noise types of WearVox usually are: the demo's metadata has the same words in the same fields.
-_PLACES = {
+PLACES = {
     "Normal Conversation (1m)": ("Indoors", "Cafe / Break Area"),
     "Vehicles: Car, Bus, Truck, Motorcycle (15m)": ("Outdoors", "Street / Crosswalk"),
     "Music": ("Indoors", "Cafe / Break Area"),
@@ -82,7 +82,7 @@ def write_wearvox(scenes: Sequence[Scene], studio: Studio, folder: Path) -> None
             {
                 "id": scene.id,
                 "task": scene.task,
-                "text_prompt": [turn for turn in scene_messages(scene, studio.prompts) if isinstance(turn["content"], str)],
+                "text_prompt": _words_only(scene_messages(scene, studio.prompts)),
                 "audio_query": mono,
                 "audio_query_mc": multi,
                 "gt_transcript": scene.words,
@@ -94,13 +94,18 @@ def write_wearvox(scenes: Sequence[Scene], studio: Studio, folder: Path) -> None
     write_json(folder / "data_public.json", rows)
 
 
+def _words_only(messages: Sequence[Message]) -> list[Message]:
+    """All turns but the one that is sound: WearVox keeps that one in ``audio_query``."""
+    return [turn for turn in messages if isinstance(turn["content"], str)]
+
+
 def _ground_truth(scene: Scene) -> Any:
     answers = [alias for part in scene.spoken for alias in part.line.utterance.answers]
     return answers if answers and scene.action and scene.action.kind == "answer" else scene_target(scene)
 
 
 def _wearvox_metadata(scene: Scene, mixture: Mixture) -> dict[str, Any]:
-    environment, location = _PLACES.get(scene.noise_type or "", ("Indoors", "Large Room / Area"))
+    environment, location = PLACES.get(scene.noise_type or "", ("Indoors", "Large Room / Area"))
     partner = next((s for s in _sources(mixture) if s.get("role") == "partner"), None)
     others = {part.role for part in scene.spoken} | ({"bystander"} if scene.background else set())
     return {

@@ -141,23 +141,25 @@ def scene_recipe(
     return recipe, total
 
 
-def to_example(scene: Scene, seconds: Mapping[str, float], prompts: PromptSet, *, split: str) -> Example:
+def to_example(
+    scene: Scene, seconds: Mapping[str, float], prompts: PromptSet, *, level_dbfs: tuple[float, float]
+) -> Example:
     """A training row: a recipe that is rendered anew in every epoch, or words alone."""
     metadata = {
         "dialect": "vgbench" if scene.dialect == "vgbench" else "wearvox",
         "voices": sorted({line.speaker.voice for line in scene.lines}),
         "template": [part.line.utterance.template_id for part in scene.spoken],
-        "rooms": split,
+        "rooms": "train",
         **scene.metadata,
     }
     audio = None
     if not scene.text_only:
-        recipe, metadata["seconds"] = scene_recipe(scene, seconds, split="train", level_dbfs=(-45.0, -15.0))
+        recipe, metadata["seconds"] = scene_recipe(scene, seconds, split="train", level_dbfs=level_dbfs)
         audio = {"mixture": recipe.to_dict()}
     return Example(
         id=scene.id,
         task=scene.task,
-        split=split,
+        split="train",
         messages=scene_messages(scene, prompts),
         target=scene_target(scene),
         audio=audio,
@@ -230,9 +232,7 @@ class TrainPlanner:
 
     def _one(self, id: str, task: str, line: Line, action: Action, *, dialect: str, role: str = "wearer") -> Scene:
         behind = self._behind(0.25) if role == "wearer" else {}
-        return Scene(
-            id=id, task=task, dialect=dialect, action=action, spoken=(Spoken(line=line, role=role),), **behind
-        )
+        return Scene(id=id, task=task, dialect=dialect, action=action, spoken=(Spoken(line=line, role=role),), **behind)
 
     # WearVox's tasks
     def _tool_call(self, id: str) -> Scene:
@@ -250,7 +250,8 @@ class TrainPlanner:
 
     def _far_chat(self, id: str) -> Scene:
         kind = self.rng.choice(("side_chat", "side_command", "general"))
-        return self._one(id, "non-assistant-directed", self.pool.must(kind), mute(), dialect="wearvox", role=self._far())
+        line = self.pool.must(kind)
+        return self._one(id, "non-assistant-directed", line, mute(), dialect="wearvox", role=self._far())
 
     def _noise_only(self, id: str) -> Scene:
         chatter = self.rng.choice(self.chatter) if self.chatter and self.rng.random() < 0.5 else ""
@@ -347,7 +348,8 @@ class TrainPlanner:
         return Scene(id=id, task="side_talk", dialect="vgbench", action=action, spoken=spoken)
 
     def _asr(self, id: str) -> Scene:
-        line = self.pool.must(self.rng.choice(("general", "command", "side_command", "context", "self_talk", "question")))
+        kinds = ("general", "command", "side_command", "context", "self_talk", "question")
+        line = self.pool.must(self.rng.choice(kinds))
         role = "wearer" if self.rng.random() < 0.8 else self._far()
         return Scene(id=id, task="asr", dialect="asr", action=None, spoken=(Spoken(line=line, role=role),))
 

@@ -1,7 +1,7 @@
 """Who says what in the demo's data: speakers, the lines each of them reads, and what that costs to synthesise.
 
-A speaker is a voice at one speed and pitch.  Every wording of a split is read, free engines read most of it, and the slow
-one (Kokoro) reads as many lines as its budget of seconds allows.
+A speaker is a voice at one speed and pitch.  Every wording of a split is read, free engines read most of it, and the
+slow one (Kokoro) reads as many lines as its budget of seconds allows.
 """
 
 import random
@@ -110,9 +110,7 @@ def train_speakers(config: ReadingConfig, *, engines: tuple[str, ...]) -> list[S
         names = voices_of("kokoro")
         # Spread over the registry's order: both accents and both genders come along.
         chosen = [names[i * len(names) // config.kokoro_speakers] for i in range(config.kokoro_speakers)]
-        speakers += [
-            Speaker(voice=name, speed=(1.1, 1.2, 1.15)[i % 3]) for i, name in enumerate(dict.fromkeys(chosen))
-        ]
+        speakers += [Speaker(voice=name, speed=(1.1, 1.2, 1.15)[i % 3]) for i, name in enumerate(dict.fromkeys(chosen))]
     return list(dict.fromkeys(speakers))
 
 

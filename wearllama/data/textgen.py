@@ -1,4 +1,4 @@
-"""Sentences for the demo's data, written for this project: commands, questions, side-talk, self-talk and everyday speech.
+"""Sentences for the demo's data, written for this project: commands, questions, side-talk, self-talk, everyday speech.
 
 The sentences live in ``texts/*.yaml`` as wordings with ``{slots}``.  A wording belongs to one split (``train`` or
 ``heldout``); slot values are shared.  Nothing here knows about voices, rooms or prompts.
@@ -109,7 +109,7 @@ def contexts(tool: str, split: Split) -> list[str]:
 def _arguments(table: Mapping[str, Any], notes: str, values: Mapping[str, str]) -> dict[str, str]:
     """Short arguments of a call: ``search_query`` from the tool's pattern, named ones from slots, notes on top."""
     arguments: dict[str, str] = {}
-    if "query" in table and table["query"]:
+    if table.get("query"):
         query = _SLOT.sub(lambda match: values.get(match.group(1), ""), table["query"])
         words = query.lower().split()
         # A weekday's "on" carries nothing in a query.
@@ -179,9 +179,7 @@ def self_talk(
     )
 
 
-def side_command(
-    split: Split, rng: random.Random, *, tool: str | None = None, index: int | None = None
-) -> Utterance:
+def side_command(split: Split, rng: random.Random, *, tool: str | None = None, index: int | None = None) -> Utterance:
     """A command-like sentence to a person: the same cores, addressed to somebody."""
     frames = _load("side_talk")["command"][split]
     number = rng.randrange(len(frames)) if index is None else index % len(frames)
