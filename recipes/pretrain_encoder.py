@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
-from wearllama_launch import existing_path, launch
+from wearllama_launch import existing_path, launch, rank, world_size
 
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
@@ -22,7 +22,13 @@ from wearllama.data.encoder_corpus import PretrainingBatches, SceneConfig, read_
 from wearllama.modeling.pretraining import EncoderForPretraining, EncoderPretrainingConfig
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
-from wearllama.training.encoder import EncoderTrainer, export_encoder, only_item, word_error_rate
+from wearllama.training.encoder import (
+    EncoderTrainer,
+    export_encoder,
+    initial_weights,
+    only_item,
+    word_error_rate,
+)
 
 
 @dataclass(kw_only=True)
@@ -37,6 +43,9 @@ class PretrainEncoder:
     """Voices kept out of training; the word error rate is theirs, in held-out rooms."""
     model: EncoderPretrainingConfig = field(default_factory=EncoderPretrainingConfig)
     scenes: SceneConfig = field(default_factory=SceneConfig)
+    init: str | None = None
+    """Run or export folder to take weights and word pieces from (``wearllama/assets/encoder_demo``, or a curriculum's
+    earlier run: easy scenes first)."""
     max_steps: int = 20_000
     decay_steps: int = 3_000
     """The last steps, over which the rate falls to zero; the steps before keep it constant (WSD)."""
@@ -62,6 +71,10 @@ def main(config: PretrainEncoder) -> None:
     utterances = read_corpus(corpus / "manifest.jsonl", max_seconds=config.scenes.max_seconds - 1.0)
     held_out = [u for u in utterances if u.voice in config.validation_voices]
     training = [u for u in utterances if u.voice not in config.validation_voices]
+    if config.init and not (run_dir / "pieces.json").is_file():
+        pieces_of_init = WordPieces.load(existing_path(config.init, "init") / "pieces.json")
+        run_dir.mkdir(parents=True, exist_ok=True)
+        pieces_of_init.save(run_dir / "pieces.json")
     pieces = load_or_train_pieces(run_dir / "pieces.json", [u.spoken for u in training], config.model.num_pieces)
     print(f"{len(training)} training utterances, {len({u.voice for u in training})} voices; {len(held_out)} held out")
 
@@ -82,17 +95,21 @@ def main(config: PretrainEncoder) -> None:
         utterances=training,
         split="train",
         teacher_dir=teacher if teacher.is_dir() else None,
-        num_batches=config.max_steps,
+        num_batches=config.max_steps * world_size(),
         augment=True,
         **common,
     )
     model = EncoderForPretraining(config.model)
+    if config.init:
+        model.load_state_dict(initial_weights(Path(config.init)))
     print(f"encoder: {sum(p.numel() for p in model.encoder.parameters()) / 1e6:.2f} M parameters")
     trainer = EncoderTrainer(
         model=model, args=arguments(config, run_dir), train_dataset=batches, data_collator=only_item
     )
     trainer.train(resume_from_checkpoint=get_last_checkpoint(run_dir) if run_dir.is_dir() else None)
 
+    if rank() != 0:
+        return
     facts = {"steps": trainer.state.global_step, "utterances": len(training), "config": asdict(config)}
     if held_out:
         validation = PretrainingBatches(
@@ -103,7 +120,9 @@ def main(config: PretrainEncoder) -> None:
             augment=False,
             **common,
         )
-        facts["wer_held_out_voices_and_rooms"] = word_error_rate(model, (validation[i] for i in range(len(validation))), pieces)
+        facts["wer_held_out_voices_and_rooms"] = word_error_rate(
+            model, (validation[i] for i in range(len(validation))), pieces
+        )
     weights = export_encoder(model, pieces, Path(config.export or run_dir / "encoder"), facts)
     print(json.dumps({k: v for k, v in facts.items() if k != "config"}, indent=2), f"\n{weights}")
 
@@ -138,6 +157,9 @@ def arguments(config: PretrainEncoder, run_dir: Path) -> TrainingArguments:
         dataloader_num_workers=config.workers,
         remove_unused_columns=False,
         report_to="none",
+        use_cpu=not torch.cuda.is_available(),
+        ddp_find_unused_parameters=False,
+        ddp_backend=None if torch.cuda.is_available() else "gloo",
         seed=config.seed,
         accelerator_config={"dispatch_batches": False, "split_batches": False},
     )

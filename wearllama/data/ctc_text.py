@@ -15,10 +15,15 @@ ALPHABET = " 'abcdefghijklmnopqrstuvwxyz"
 NUM_CHARS = len(ALPHABET) + 1
 
 
+def has_digits(text: str) -> bool:
+    """Whether numbers are left that have no one reading."""
+    return re.search(r"\d", text) is not None
+
+
 def spoken_form(text: str) -> str:
     """Lower case, letters, apostrophes and single spaces only; raises ValueError on digits, which have no one reading."""
     text = text.lower().replace("’", "'")
-    if re.search(r"\d", text):
+    if has_digits(text):
         raise ValueError(f"transcript {text!r} holds digits: write numbers as they are spoken")
     return re.sub(r"[^a-z']+", " ", text).strip()
 

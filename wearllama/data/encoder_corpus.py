@@ -6,6 +6,7 @@ of workers gives the same batches and a resumed run goes on where it stopped wit
 """
 
 import json
+import warnings
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from wearllama.audio.timebase import (
     num_mel_frames,
 )
 from wearllama.audio.array import ArrayGeometry
-from wearllama.data.ctc_text import WordPieces, char_ids, spoken_form
+from wearllama.data.ctc_text import WordPieces, char_ids, has_digits, spoken_form
 from wearllama.modeling.pretraining import mask_spans, warp_frequency
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import Mixture, MixtureRecipe, Segment, render
@@ -65,20 +66,34 @@ class SceneConfig:
     """Names of the noise bank; empty: all that it has."""
     warp: float = 0.12
     """Half-width of the uniform frequency-warp factor around 1."""
+    mask_spans: int = 2
+    """SpecAugment spans a clip, in time and in frequency each."""
 
 
 def read_corpus(manifest: Path, *, max_seconds: float) -> list[Utterance]:
-    """Utterances that are short enough; ValueError names a bad line, and the number left out is the caller's to say."""
-    utterances = []
+    """Utterances that are short enough and spelt out in words; warns of how many are not.
+
+    Raises:
+        ValueError: a line is no JSON, lacks a field, or nothing is left.
+    """
+    utterances, too_long, digits = [], 0, 0
     for number, line in enumerate(manifest.read_text().splitlines(), start=1):
         try:
             row = json.loads(line)
-            spoken = spoken_form(row["text"])
-            utterance = Utterance(row["id"], row["file"], spoken, row["voice"], float(row["seconds"]))
+            text, seconds = str(row["text"]), float(row["seconds"])
+            if has_digits(text):
+                digits += 1
+            elif seconds > max_seconds:
+                too_long += 1
+            elif spoken := spoken_form(text):
+                utterances.append(Utterance(row["id"], row["file"], spoken, row["voice"], seconds))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{manifest}, line {number}: {error!r}") from error
-        if spoken and utterance.seconds <= max_seconds:
-            utterances.append(utterance)
+    if too_long or digits:
+        warnings.warn(
+            f"{manifest}: left out {too_long} utterances over {max_seconds} s and {digits} written with digits",
+            stacklevel=2,
+        )
     if not utterances:
         raise ValueError(f"{manifest}: no utterance of at most {max_seconds} s")
     return utterances
@@ -211,7 +226,9 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         if self.augment:
             factors_B = torch.from_numpy(rng.uniform(1 - self.scenes.warp, 1 + self.scenes.warp, len(clips))).float()
             generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-            batch["seen_feats_BTF"] = mask_spans(warp_frequency(feats_BTF, factors_B), generator)
+            batch["seen_feats_BTF"] = mask_spans(
+                warp_frequency(feats_BTF, factors_B), generator, count=self.scenes.mask_spans
+            )
         return batch
 
     def _targets(self, scenes: list[Scene], mixtures: list[Mixture]) -> dict[str, Tensor]:

@@ -118,9 +118,7 @@ class EncoderForPretraining(nn.Module):
         frames = valid_mask(lengths_B, top_BLD.shape[1]).to(top_BLD.dtype)
         outputs["piece"] = self._ctc(outputs["piece_logits"], lengths_B, targets.pieces_BU, targets.piece_lengths_B)
         char_logits = self.char_head(char_states_BLD).unflatten(-1, (CHARS_PER_FRAME, -1)).flatten(1, 2)
-        outputs["char"] = self._ctc(
-            char_logits, lengths_B * CHARS_PER_FRAME, targets.chars_BU, targets.char_lengths_B
-        )
+        outputs["char"] = self._ctc(char_logits, lengths_B * CHARS_PER_FRAME, targets.chars_BU, targets.char_lengths_B)
         wanted_BLW = F.layer_norm(targets.teacher_BLW.to(top_BLD.dtype), targets.teacher_BLW.shape[-1:])
         error_BL = (self.teacher_head(top_BLD) - wanted_BLW).square().mean(-1)
         outputs["teacher"] = masked_mean(error_BL, targets.teacher_mask_BL.to(top_BLD.dtype))

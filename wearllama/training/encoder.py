@@ -11,9 +11,10 @@ from typing import Any
 
 import jiwer
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import Trainer
+from transformers.trainer_utils import get_last_checkpoint
 
 from wearllama.audio.frontend import LogMelConfig
 from wearllama.data.ctc_text import WordPieces
@@ -79,13 +80,10 @@ def _texts(targets: dict[str, Tensor], pieces: WordPieces) -> list[str]:
 
 
 def export_encoder(model: EncoderForPretraining, pieces: WordPieces, folder: Path, facts: dict[str, Any]) -> Path:
-    """Write ``encoder.safetensors`` (fp16, ``encoder.*`` and ``piece_head.*``), config, pieces and the facts of the run."""
+    """Write ``encoder.safetensors`` (fp16; ``encoder.*`` and the heads, so that pre-training can go on from it),
+    config, word pieces and the facts of the run."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {
-        name: tensor.detach().to(torch.float16).contiguous()
-        for name, tensor in model.state_dict().items()
-        if name.startswith(("encoder.", "piece_head."))
-    }
+    kept = {name: tensor.detach().to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
     weights = folder / "encoder.safetensors"
     save_file(kept, weights.with_suffix(".tmp"), metadata={"format": "pt"})
     os.replace(weights.with_suffix(".tmp"), weights)
@@ -94,6 +92,15 @@ def export_encoder(model: EncoderForPretraining, pieces: WordPieces, folder: Pat
     _write_json(folder / "config.json", config)
     _write_json(folder / "training.json", facts | {"sha256": hashlib.sha256(weights.read_bytes()).hexdigest()})
     return weights
+
+
+def initial_weights(path: Path) -> dict[str, Tensor]:
+    """Weights to start from: an exported encoder folder, or the newest checkpoint of a run folder; fp32."""
+    newest = get_last_checkpoint(str(path))
+    for candidate in (path / "encoder.safetensors", Path(newest or path) / "model.safetensors"):
+        if candidate.is_file():
+            return {name: tensor.float() for name, tensor in load_file(candidate).items()}
+    raise ValueError(f"init={path}: neither encoder.safetensors nor a checkpoint here")
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
