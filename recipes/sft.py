@@ -16,9 +16,11 @@ from typing import Literal
 
 import torch
 from transformers import set_seed
+from transformers.utils import logging as transformers_logging
 
 from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
+from wearllama.modeling.encoder_io import find_encoder
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.training.checkpoint import completed_facts, fingerprint
 from wearllama.training.config import TrainConfig
@@ -57,6 +59,7 @@ def main(config: SftCommand) -> None:
         print(f"{run_dir / FINAL} is trained already with these settings and data")
         return
 
+    transformers_logging.disable_progress_bar()  # of writing weights; training has its own
     set_seed(config.train.seed)
     processor = build_processor(config.model)
     model = build_model(config.model, processor)
@@ -98,9 +101,8 @@ def run_fingerprint(config: SftCommand) -> str:
     files = [config.data.manifest]
     if config.data.bank is not None:
         files.append(str(Path(config.data.bank) / "meta.json"))
-    encoder = Path(config.model.encoder)
-    if encoder.is_dir():
-        files += sorted(str(path) for path in encoder.glob("*.safetensors"))
+    if config.model.encoder != "scratch":
+        files.append(str(find_encoder(config.model.encoder)))
     return fingerprint(settings, files)
 
 
