@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import torch.distributed as dist
 from tqdm import tqdm
 
 from wearllama.audio.io import AudioError
@@ -92,8 +90,10 @@ def run(
     predict(
         examples, adapter, root=root, folder=folder, config=config, channels=channels, rank=rank, world_size=world_size
     )
-    _wait_for_ranks(world_size)
-    return collect(examples, keys_of(examples, adapter, root), folder)
+    keys = keys_of(examples, adapter, root)
+    if world_size > 1:
+        _wait_for_ranks(keys, folder)
+    return collect(examples, keys, folder)
 
 
 def keys_of(examples: Sequence[Example], adapter: Adapter, root: str | Path) -> list[str]:
@@ -209,9 +209,13 @@ def _timed_ids(examples: Sequence[Example], per_task: int) -> set[str]:
     return timed
 
 
-def _wait_for_ranks(world_size: int) -> None:
-    """Return once every rank has logged its share; ranks under torchrun only."""
-    if world_size > 1 and "MASTER_ADDR" in os.environ:
-        if not dist.is_initialized():
-            dist.init_process_group("gloo", timeout=timedelta(days=7))
-        dist.barrier()
+def _wait_for_ranks(keys: Sequence[str], folder: str | Path) -> None:
+    """Return once every rank has logged its share.
+
+    The log is shared anyway, so it is asked rather than a process group: ranks need no network between them.  A rank
+    that dies takes the others with it, as torchrun has it.
+    """
+    pause = 0.1
+    while not set(keys) <= read_log(folder).keys():
+        time.sleep(pause)
+        pause = min(5.0, 1.5 * pause)
