@@ -19,7 +19,7 @@ from tqdm import tqdm
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
-from wearllama.data.demo_chatter import chatter_files
+from wearllama.data.demo_chatter import chatter_files, noise_folders
 from wearllama.data.demo_layout import PLACES, Studio, write_json, write_vgbench, write_wearvox
 from wearllama.data.demo_scenes import Scene, TrainPlanner, TrainRows, clip_seconds, to_example
 from wearllama.data.demo_speakers import ReadingConfig, train_lines
@@ -41,8 +41,6 @@ class PrepareDemo:
 
     out_dir: str = "data/demo"
     bank: str = "data/demo/rir_bank"
-    noise: list[str] = field(default_factory=list)
-    """Folders of noise recordings; without any, all noises are synthesised."""
     array: str = "glasses5"
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     rows: TrainRows = field(default_factory=TrainRows)
@@ -64,9 +62,9 @@ def main(config: PrepareDemo) -> None:
     if "kokoro" not in engines:
         raise ValueError("the evaluation's held-out voices are Kokoro's, and Kokoro could not be had (see above)")
     chatter, left_out = chatter_files(out_dir)
-    for sentence in left_out:
+    noises, silent = noise_folders(out_dir)
+    for sentence in left_out + silent:
         print(sentence)
-    noise = NoiseBank(config.noise)
     lines = train_lines(config.reading, engines=engines)
     train = TrainPlanner(lines, chatter=chatter, seed=config.seed).scenes(config.rows)
     wearvox = wearvox_scenes(config.benchmarks, list(PLACES))
@@ -89,7 +87,7 @@ def main(config: PrepareDemo) -> None:
         root=out_dir,
         seconds=seconds,
         bank=bank,
-        noise=noise,
+        noise=NoiseBank(noises["eval"]),
         array=array,
         beam=design_beam(array),
         prompts=prompts,

@@ -40,8 +40,8 @@ class BenchmarkSizes:
 class _Cast:
     """Voices in turn, and held-out sentences in turn."""
 
-    def __init__(self, seed: int) -> None:
-        self.speakers: list[Speaker] = eval_speakers()
+    def __init__(self, seed: int, speakers: Sequence[Speaker] | None) -> None:
+        self.speakers = list(speakers or eval_speakers())
         self.words = Wordings("heldout", seed)
         self.rng = random.Random(f"benchmarks/{seed}")
         self._turn = 0
@@ -57,13 +57,15 @@ class _Cast:
         return Line(utterance=self.words.next(kind), speaker=speaker or self.speaker())
 
 
-def wearvox_scenes(sizes: BenchmarkSizes, noise_types: Sequence[str]) -> list[Scene]:
-    """WearVox's four turn-based tasks.
+def wearvox_scenes(
+    sizes: BenchmarkSizes, noise_types: Sequence[str], *, speakers: Sequence[Speaker] | None = None
+) -> list[Scene]:
+    """WearVox's four turn-based tasks, by the held-out voices unless others are given.
 
     The far commands of the side-talk task are clips of the tool task heard from a bystander's place: nothing but the
     sound tells them apart.  The other half of that task is the wearer talking to a person.
     """
-    cast = _Cast(sizes.seed)
+    cast = _Cast(sizes.seed, speakers)
     scenes = []
     commands = [cast.line("wearvox") for _ in range(sizes.tool_call)]
     for number, line in enumerate(commands):
@@ -120,9 +122,9 @@ class VgItem:
     """Scenes of one pair share the seed, hence room and device."""
 
 
-def vgbench_items(sizes: BenchmarkSizes) -> list[VgItem]:
+def vgbench_items(sizes: BenchmarkSizes, *, speakers: Sequence[Speaker] | None = None) -> list[VgItem]:
     """VGBench's three scenarios."""
-    cast = _Cast(sizes.seed + 1)
+    cast = _Cast(sizes.seed + 1, speakers)
     pairs, commands = _switch_pairs(sizes, cast)
     items = pairs + _self_talk(sizes, cast) + _consecutive(sizes, cast, commands)
     return [replace(item, scene=_with_noise(item.scene, QUIET)) for item in items]

@@ -1,8 +1,9 @@
-"""Real recorded speech that bystanders say in the demo's training scenes."""
+"""Real recordings in the demo: speech that bystanders say in training's scenes, and music as noise."""
 
 import os
 from pathlib import Path
 
+import numpy as np
 import soundfile
 from tqdm import tqdm
 
@@ -10,6 +11,8 @@ from wearllama.data.assets import AssetError, AssetUnavailable, fetch
 from wearllama.data.voices import SAMPLE_RATE, resample, trim_silence
 
 ASSET = "asterisk_en"
+MUSIC = "music"
+MUSIC_SECONDS = 60.0
 MIN_SECONDS, MAX_SECONDS = 1.0, 4.0
 
 
@@ -39,9 +42,36 @@ def chatter_files(out_dir: Path, *, limit: int = 240) -> tuple[list[str], list[s
         if not MIN_SECONDS <= len(audio_N) / SAMPLE_RATE <= MAX_SECONDS:
             continue
         name = "chatter/" + "_".join(path.relative_to(source).with_suffix("").parts) + ".flac"
-        temporary = out_dir / f"{name}.{os.getpid()}.tmp"
-        soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-        os.replace(temporary, out_dir / name)
+        _write(out_dir / name, audio_N)
         names.append(name)
     listing.write_text("\n".join(names) + "\n")
     return names, []
+
+
+def noise_folders(out_dir: Path) -> tuple[dict[str, Path], list[str]]:
+    """Folders of recorded noise, ``out_dir/noise/train`` and ``.../eval``: no piece of music is in both.
+
+    They exist in any case; returned with them are sentences about what is missing.
+    """
+    folders = {split: out_dir / "noise" / split for split in ("train", "eval")}
+    for folder in folders.values():
+        (folder / "music").mkdir(parents=True, exist_ok=True)
+    try:
+        source = fetch(MUSIC)
+    except (AssetUnavailable, AssetError) as error:
+        return folders, [f"recorded music is left out: {error}"]
+    pieces = sorted(path for path in source.rglob("*") if path.suffix in (".wav", ".flac"))
+    for number, path in enumerate(pieces):
+        target = folders["eval" if number % 5 in (1, 3) else "train"] / "music" / f"{path.stem}.flac"
+        if target.is_file():
+            continue
+        rate = soundfile.info(str(path)).samplerate
+        audio, _ = soundfile.read(path, frames=int(MUSIC_SECONDS * rate), dtype="float32", always_2d=True)
+        _write(target, resample(audio[:, 0], rate))
+    return folders, []
+
+
+def _write(path: Path, audio_N: np.ndarray) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+    os.replace(temporary, path)
