@@ -167,7 +167,7 @@ def test_two_ranks_give_the_losses_and_weights_of_one(tmp_path: Path, manifest: 
 
 def run(*command: str) -> str:
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, cwd=ROOT, capture_output=True, text=True, timeout=600, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
