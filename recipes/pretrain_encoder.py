@@ -3,7 +3,7 @@
 Every batch is a fresh mixture of a transcribed corpus through the RIR bank.  Kill it and start it again: it goes on
 from the last checkpoint.  The finished encoder lands in ``export=``.
 
-Run as: python recipes/pretrain_encoder.py corpus=data/corpus bank=data/demo/rir_bank run_dir=runs/encoder max_steps=20000
+Run as: python recipes/pretrain_encoder.py corpus=data/corpus bank=data/demo/rir_bank run_dir=runs/encoder
 """
 
 import json
@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from transformers import TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
-from wearllama_launch import existing_path, launch, rank, world_size
 
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
@@ -29,6 +28,7 @@ from wearllama.training.encoder import (
     only_item,
     word_error_rate,
 )
+from wearllama_launch import existing_path, launch, rank, world_size
 
 
 @dataclass(kw_only=True)

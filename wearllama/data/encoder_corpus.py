@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beamforming import Beam, select_channels
 from wearllama.audio.frontend import LogMel
 from wearllama.audio.timebase import (
@@ -26,7 +27,6 @@ from wearllama.audio.timebase import (
     num_encoder_frames,
     num_mel_frames,
 )
-from wearllama.audio.array import ArrayGeometry
 from wearllama.data.ctc_text import WordPieces, char_ids, has_digits, spoken_form
 from wearllama.modeling.pretraining import mask_spans, warp_frequency
 from wearllama.simulation.bank import RirBank
