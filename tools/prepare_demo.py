@@ -21,10 +21,11 @@ from wearllama.audio.beamforming import design_beam
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_chatter import chatter_files, noise_folders
 from wearllama.data.demo_layout import PLACES, Studio, write_json, write_vgbench, write_wearvox
-from wearllama.data.demo_scenes import Scene, TrainPlanner, TrainRows, clip_seconds, to_example
+from wearllama.data.demo_scenes import Scene, clip_seconds, to_example
 from wearllama.data.demo_speakers import ReadingConfig, train_lines
 from wearllama.data.demo_speech import available_engines, speak_lines
 from wearllama.data.demo_splits import check_disjoint, split_record
+from wearllama.data.demo_training import TrainPlanner, TrainRows
 from wearllama.data.manifest import write_manifest
 from wearllama.data.prompts import load_prompts
 from wearllama.simulation.bank import RirBank

@@ -13,9 +13,10 @@ from wearllama.audio.beamforming import Beam
 from wearllama.data.actions import parse_action
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_layout import LEVEL_DBFS, PLACES, Studio, write_vgbench, write_wearvox
-from wearllama.data.demo_scenes import TrainPlanner, TrainRows, scene_recipe, scene_target, to_example
+from wearllama.data.demo_scenes import scene_recipe, scene_target, to_example
 from wearllama.data.demo_speakers import Pool, ReadingConfig, train_lines, train_speakers
 from wearllama.data.demo_splits import check_disjoint, split_record
+from wearllama.data.demo_training import TrainPlanner, TrainRows
 from wearllama.data.prompts import load_prompts
 from wearllama.data.voices import EVAL_VOICES
 from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
@@ -157,7 +158,7 @@ def test_benchmarks_are_balanced(held_out):
 
 
 def test_both_layouts_are_written_and_read_by_their_loaders(tmp_path: Path, bank):
-    wearvox, items = wearvox_scenes(FEW, list(PLACES)), vgbench_items(FEW)
+    wearvox, items = wearvox_scenes(FEW, ["Quiet Office", "Vacuum Cleaning"]), vgbench_items(FEW)
     rng = np.random.default_rng(0)
     seconds = {}
     for line in {line.id: line for s in wearvox + [i.scene for i in items] for line in s.lines}.values():

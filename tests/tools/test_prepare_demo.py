@@ -1,0 +1,73 @@
+"""The preparation's settings and stamps: what is valid is skipped, what was made from something else is made again."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from wearllama_launch import compose_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("prepare_demo_tool", ROOT / "tools" / "prepare_demo.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def bank(tmp_path):
+    (tmp_path / "bank").mkdir()
+    (tmp_path / "bank" / "meta.json").write_text(json.dumps({"config_hash": "a"}))
+    return tmp_path / "bank"
+
+
+def compose(tool, *overrides):
+    config, _ = compose_config("prepare_demo", tool.PrepareDemo, list(overrides))
+    return config
+
+
+def test_defaults_are_the_demo(tool):
+    config = compose(tool)
+    assert (config.out_dir, config.bank) == ("data/demo", "data/demo/rir_bank")
+    assert config.benchmarks.switch_pairs == 40 and config.reading.kokoro_seconds == 300.0
+
+
+def test_bad_sizes_are_refused(tool):
+    with pytest.raises(Exception, match="self_talk"):
+        compose(tool, "benchmarks.self_talk=-1")
+
+
+def test_key_follows_settings_bank_and_engines(tool, bank):
+    engines = ("pico", "kokoro")
+    keys = {
+        tool.data_key(compose(tool, f"bank={bank}", *overrides), engines, [])
+        for overrides in ([], ["seed=1"], ["rows.asr=3"], ["reading.kokoro_seconds=10"])
+    }
+    assert len(keys) == 4
+    base = compose(tool, f"bank={bank}")
+    assert tool.data_key(compose(tool, f"bank={bank}", "workers=7"), engines, []) in keys
+    assert tool.data_key(base, ("pico",), []) not in keys
+    assert tool.data_key(base, engines, ["chatter/a.flac"]) not in keys
+    (bank / "meta.json").write_text(json.dumps({"config_hash": "b"}))
+    assert tool.data_key(base, engines, []) not in keys
+
+
+def test_stages_are_due_until_their_output_stands(tool, tmp_path):
+    assert tool.stage_due(tmp_path, "train", "k")
+    tool.stage_done(tmp_path, "train", "k")
+    assert tool.stage_due(tmp_path, "train", "k"), "a stamp without output is worth nothing"
+    (tmp_path / "train.jsonl").write_text("")
+    assert not tool.stage_due(tmp_path, "train", "k")
+    assert tool.stage_due(tmp_path, "train", "other")
+
+
+def test_missing_bank_is_a_clear_error(tool, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["prepare_demo.py", f"out_dir={tmp_path}/d", f"bank={tmp_path}/nowhere"])
+    with pytest.raises(SystemExit) as ended:
+        tool.main()
+    assert ended.value.code == 2 and "bank" in capsys.readouterr().err
