@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -43,8 +44,23 @@ def _compose(name: str, schema: type, overrides: Sequence[str], config_dir: Path
         raise LaunchError(f"no config {name!r} in {config_dir}{did_you_mean(name, known)}")
     ConfigStore.instance().store(name="schema", node=defaults_of(schema))
     GlobalHydra.instance().clear()
+    values = [text for text in overrides if _is_value(text, schema, config_dir)]
     with initialize_config_dir(config_dir=str(config_dir.resolve()), version_base="1.3"):
-        return compose(config_name=name, overrides=list(overrides))
+        composed = compose(config_name=name, overrides=[text for text in overrides if text not in values])
+    for text in values:
+        override = OverridesParser.create().parse_override(text)
+        OmegaConf.update(composed, override.key_or_group, override.value())
+    return composed
+
+
+def _is_value(text: str, schema: type, config_dir: Path) -> bool:
+    """Whether ``key=value`` sets a plain field that shares its name with a folder of conf/.
+
+    Hydra takes every such key for the choice of a group: ``data=PATH`` would look for conf/data/PATH.yaml.
+    """
+    key = text.split("=", 1)[0]
+    field = get_type_hints(schema).get(key)
+    return "=" in text and field is not None and not is_dataclass(field) and (config_dir / key).is_dir()
 
 
 def _explain(error: Exception, name: str, schema: type, overrides: Sequence[str], config_dir: Path) -> str:
@@ -56,7 +72,7 @@ def _explain(error: Exception, name: str, schema: type, overrides: Sequence[str]
             return f"cannot read {text!r}: wanted key=value (quote values with '=' or commas: key=\"'a=b'\")"
         key = override.key_or_group
         group = config_dir / key
-        if group.is_dir():
+        if group.is_dir() and not _is_value(text, schema, config_dir):
             choices = [path.stem for path in group.glob("*.yaml")]
             if isinstance(override.value(), str) and override.value() not in choices:
                 return f"no {key} {override.value()!r} in conf/{key}/{did_you_mean(str(override.value()), choices)}"

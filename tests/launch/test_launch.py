@@ -95,6 +95,16 @@ def test_a_wrong_override_is_one_line_that_names_the_right_one(
         assert part in str(caught.value)
 
 
+def test_a_plain_field_may_share_its_name_with_a_folder(conf: Path) -> None:
+    (conf / "data").mkdir()
+    (conf / "data" / "demo.yaml").write_text("rows: 1\n")
+    for value in ("demo", "/a/b.jsonl", "runs/x y"):
+        config, plain = compose_config("job", Job, [f"data={value}", "optim=fast"], conf)
+        assert config.data == plain["data"] == value
+    with pytest.raises(LaunchError, match=r"unknown key 'dta'.*'data'"):
+        compose_config("job", Job, ["dta=x"], conf)
+
+
 def test_an_unknown_key_in_a_yaml_file_is_refused(conf: Path) -> None:
     (conf / "optim" / "slow.yaml").write_text("learning_rte: 1e-5\n")
     with pytest.raises(LaunchError, match=r"optim.learning_rte.*did you mean 'learning_rate'"):
