@@ -145,6 +145,13 @@ def test_recipe_follows_the_clips(train):
     assert row.metadata["seconds"] == total and row.audio["mixture"]["duration_s"] == total
 
 
+def test_recipe_is_as_long_as_the_longest_talker(train):
+    scene = next(scene for scene in train if scene.background is not None)
+    seconds = {line.file: 1.0 for line in scene.lines} | {scene.background.file: 5.0}
+    recipe, total = scene_recipe(scene, seconds, split="train", level_dbfs=LEVEL_DBFS)
+    assert total >= recipe.sidetalk[0].start_s + 5.0
+
+
 def test_benchmarks_are_balanced(held_out):
     ours = Counter(scene.task for scene in held_out)
     assert ours["tool_call"] == 60 and ours["non-assistant-directed"] == 60 and ours["closed_book"] == 40

@@ -120,6 +120,8 @@ def scene_recipe(
         file = scene.background.file if scene.background else scene.chatter
         start = rng.uniform(0.0, max(0.05, end - min(seconds[file], end)))
         sidetalk.append(Segment(file=file, role="bystander", start_s=round(start, 4)))
+        # Whoever talks behind the wearer may be the last to finish.
+        end = max(end, start + seconds[file])
     total = round(end + TAIL_S, 4)
     recipe = MixtureRecipe(
         segments=segments,
