@@ -88,6 +88,10 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
     (``average_tokens_across_devices``), non-finite losses are not hidden, and no column is dropped before the model.
     """
     on_cpu = config.use_cpu or not torch.cuda.is_available()
+    if config.deepspeed is not None and "RANK" not in os.environ:
+        raise ValueError(
+            "train.deepspeed needs torchrun, also for one process: torchrun --nproc_per_node=1 recipes/sft.py"
+        )
     return TrainingArguments(
         output_dir=str(output_dir),
         max_steps=config.steps,
