@@ -66,20 +66,20 @@ def main(config: PrepareDemo) -> None:
     noises, silent = noise_folders(out_dir)
     for sentence in left_out + silent:
         print(sentence)
+    key = data_key(config, engines, chatter)
+    if not any(stage_due(out_dir, name, key) for name in _OUTPUTS):
+        print(f"{out_dir} is prepared already")
+        return
+
     lines = train_lines(config.reading, engines=engines)
     train = TrainPlanner(lines, chatter=chatter, seed=config.seed).scenes(config.rows)
     wearvox = wearvox_scenes(config.benchmarks, list(PLACES))
     vgbench = vgbench_items(config.benchmarks)
     held_out = wearvox + [item.scene for item in vgbench]
-    key = data_key(config, engines, chatter)
-
     if stage_due(out_dir, "speech", key):
         spoken = speak_lines(needed_lines(train + held_out), out_dir, workers=config.workers)
         print(f"speech: {spoken} clips spoken")
         stage_done(out_dir, "speech", key)
-    if all(not stage_due(out_dir, name, key) for name in ("train", "wearvox", "vgbench", "splits")):
-        print(f"{out_dir} is prepared already")
-        return
     files = {line.file for scene in train + held_out if not scene.text_only for line in scene.lines} | set(chatter)
     seconds = clip_seconds(out_dir, tqdm(sorted(files), desc="durations", unit="clip"))
     array = load_array(config.array)
