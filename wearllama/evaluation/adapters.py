@@ -71,7 +71,7 @@ class CheckpointAdapter:
         self.input = input
         self._loaded: list[Any] = []
         self._identity = {"model": folder_name(folder), "weights": weights_hash(folder), "input": input}
-        self._generation = {
+        self._generation: dict[str, Any] = {
             "decoding": "greedy", "max_new_tokens": max_new_tokens, "dtype": str(dtype).removeprefix("torch."),
         }  # fmt: skip
 
@@ -138,7 +138,8 @@ class CheckpointAdapter:
             return turns, None
         audio = self.waveforms(clip)
         if self.input == "silence":
-            audio = tuple(torch.zeros_like(part) for part in audio) if isinstance(audio, tuple) else 0 * audio
+            zeros = torch.zeros_like
+            audio = (zeros(audio[0]), zeros(audio[1])) if isinstance(audio, tuple) else zeros(audio)
         return example.messages, audio
 
     def waveforms(self, clip: Clip) -> Tensor | tuple[Tensor, Tensor]:

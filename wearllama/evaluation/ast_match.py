@@ -150,7 +150,7 @@ def _accepts(key: str, value: Any, accepted: Sequence[Any], spec: ParamSpec, sam
     return _same_scalar(key, value, accepted, same)
 
 
-def _check_type(value: Any, accepted: Sequence[Any], wanted: type, nested: type | None) -> tuple[bool, bool]:
+def _check_type(value: Any, accepted: Sequence[Any], wanted: Any, nested: Any) -> tuple[bool, bool]:
     """(type fits, value is a variable): typed as the schema says, or as the gold values are."""
     gold_type = next((type(choice) for choice in accepted if choice != ""), None)
     gold_type = list if gold_type is tuple else gold_type

@@ -69,7 +69,7 @@ def _bars(
         axes.bar(xs, heights, width * 0.92, label=system["label"], color=_COLOURS[number % len(_COLOURS)],
                  yerr=[[max(0.0, e) for e in side] for side in below_above], capsize=2, ecolor="#444")  # fmt: skip
     if marks:
-        points = [(x, marks[1][key]) for x, (_, key) in enumerate(columns) if marks[1].get(key) is not None]
+        points = [(x, y) for x, (_, key) in enumerate(columns) if (y := marks[1].get(key)) is not None]
         axes.scatter([x for x, _ in points], [y for _, y in points], marker="D", s=28, color="#b03a2e", zorder=3,
                      label=marks[0])  # fmt: skip
     axes.set_xticks(range(len(columns)), [_wrap(title) for title, _ in columns], fontsize=8)

@@ -133,7 +133,9 @@ def gold_calls(ground_truth: Any) -> list[Gold]:
 
 
 def _gold_call(call: Mapping[str, Any]) -> Gold:
-    arguments = next((call[key] for key in (*ARGUMENTS_KEY.values(), "arguments") if call.get(key) is not None), {})
+    arguments: Any = next(
+        (call[key] for key in (*ARGUMENTS_KEY.values(), "arguments") if call.get(key) is not None), {}
+    )
     if not isinstance(arguments, Mapping):
         raise ValueError(f"gold call {call!r}: its arguments are no object")
     accepted: dict[str, list[Any]] = {}

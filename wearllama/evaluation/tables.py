@@ -15,7 +15,7 @@ class Table(NamedTuple):
 
     title: str
     header: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     note: str = ""
 
     def markdown(self) -> str:
