@@ -180,3 +180,12 @@ def test_noise_only_silence_and_single_samples(small_bank: RirBank, tmp_path: Pa
         one = mix(scene(segments=[Segment(file="one.wav", role="wearer")], sidetalk=[]), small_bank, tmp_path)
     for mixture in (silent, one):
         assert torch.isfinite(mixture.audio_MN).all()
+
+
+def test_sidetalk_may_run_past_the_end_but_the_words_may_not(small_bank: RirBank, voices_dir: Path) -> None:
+    longer = [Segment(file="b.wav", role="bystander", start_s=1.2)]
+    mixture = mix(scene(sidetalk=longer, duration_s=1.6), small_bank, voices_dir)
+    assert mixture.audio_MN.shape == (5, 25600)
+    assert [source["end_s"] for source in mixture.metadata["sources"]] == [1.55, 1.6]
+    with pytest.raises(ValueError, match="speech ends at 1.55 s"):
+        mix(scene(duration_s=1.5), small_bank, voices_dir)

@@ -22,7 +22,7 @@ from wearllama.simulation.convolve import BlockPlan, mix_channels
 from wearllama.simulation.device import HILBERT_HALF, DeviceDraw, add_self_noise, draw_device, limit_and_quantise
 from wearllama.simulation.noise import NoiseBank
 from wearllama.simulation.recipe import MixtureRecipe, Segment, draw_from
-from wearllama.simulation.sources import PlacedSource, load_source, place_source, power
+from wearllama.simulation.sources import PlacedSource, SourceFile, load_source, place_source, power
 
 __all__ = ["Mixture", "MixtureRecipe", "Segment", "render"]
 
@@ -55,6 +55,7 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
     files = [load_source(Path(audio_root) / segment.file) for segment, _ in segments]
     ends = [round(s.start_s * SAMPLE_RATE) + len(f.signal_N) for (s, _), f in zip(segments, files, strict=True)]
     length = _length(recipe, ends, places)
+    files = [_cut(f, length - round(s.start_s * SAMPLE_RATE)) for (s, _), f in zip(segments, files, strict=True)]
     plan = BlockPlan(length=length, taps=bank.num_taps, margin=HILBERT_HALF)
     sources = []
     for (segment, sidetalk), file, rir in zip(segments, files, rirs, strict=True):
@@ -122,10 +123,17 @@ def _length(recipe: MixtureRecipe, ends: list[int], rng: np.random.Generator) ->
         drawn = 0.15 + 0.25 * position if ends else 1.5 + 2.5 * position
         return max(ends, default=0) + round(drawn * SAMPLE_RATE)
     length = round(recipe.duration_s * SAMPLE_RATE)
-    if ends and max(ends) > length:
-        found = max(ends) / SAMPLE_RATE
+    spoken = ends[: len(recipe.segments)]  # the task's words must be whole; bystanders may go on talking
+    if spoken and max(spoken) > length:
+        found = max(spoken) / SAMPLE_RATE
         raise ValueError(f"mixture: speech ends at {found:.2f} s, after duration_s = {recipe.duration_s}")
     return length
+
+
+def _cut(file: SourceFile, samples: int) -> SourceFile:
+    """What is heard of a clip before the mixture ends."""
+    samples = max(samples, 0)
+    return file._replace(signal_N=file.signal_N[:samples], active_N=file.active_N[:samples])
 
 
 def _own_voice_power(bank: RirBank, room: str) -> float:
