@@ -31,7 +31,7 @@ class TrainRows:
     trigger_far: int = 200
     same_speaker: int = 420
     switch: int = 420
-    text_only: int = 300
+    text_only: int = 2000
     self_talk: int = 460
     side_talk: int = 380
     asr: int = 380
