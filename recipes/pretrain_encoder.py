@@ -9,6 +9,7 @@ Run as: python recipes/pretrain_encoder.py corpus=data/corpus bank=data/demo/rir
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 from transformers import TrainingArguments
@@ -21,6 +22,7 @@ from wearllama.data.encoder_corpus import PretrainingBatches, SceneConfig, read_
 from wearllama.modeling.pretraining import EncoderForPretraining, EncoderPretrainingConfig
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
+from wearllama.training.config import fast_bf16
 from wearllama.training.encoder import (
     EncoderTrainer,
     export_encoder,
@@ -52,6 +54,8 @@ class PretrainEncoder:
     warmup_steps: int = 400
     learning_rate: float = 1.5e-3
     weight_decay: float = 0.01
+    bf16: bool | Literal["auto"] = "auto"
+    """bfloat16 autocast; auto takes it where the hardware multiplies in it."""
     workers: int = 1
     threads: int = 1
     save_steps: int = 500
@@ -140,6 +144,7 @@ def load_or_train_pieces(path: Path, texts: list[str], size: int) -> WordPieces:
 
 
 def arguments(config: PretrainEncoder, run_dir: Path) -> TrainingArguments:
+    on_cpu = not torch.cuda.is_available()
     return TrainingArguments(
         output_dir=str(run_dir),
         per_device_train_batch_size=1,
@@ -157,9 +162,10 @@ def arguments(config: PretrainEncoder, run_dir: Path) -> TrainingArguments:
         dataloader_num_workers=config.workers,
         remove_unused_columns=False,
         report_to="none",
-        use_cpu=not torch.cuda.is_available(),
+        bf16=fast_bf16(on_cpu=on_cpu) if config.bf16 == "auto" else config.bf16,
+        use_cpu=on_cpu,
         ddp_find_unused_parameters=False,
-        ddp_backend=None if torch.cuda.is_available() else "gloo",
+        ddp_backend="gloo" if on_cpu else None,
         seed=config.seed,
         accelerator_config={"dispatch_batches": False, "split_batches": False},
     )

@@ -22,10 +22,10 @@ from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.encoder_io import find_encoder
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
-from wearllama.training.checkpoint import completed_facts, fingerprint
+from wearllama.training.checkpoint import FINAL, completed_facts, fingerprint, load_initial_weights, weights_file
 from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
-from wearllama.training.sft import FINAL, run_sft
+from wearllama.training.sft import run_sft
 from wearllama_launch import LaunchError, existing_path, launch, rank, world_size
 
 
@@ -37,6 +37,8 @@ class SftCommand:
     data: SftData
     batches: BatchConfig = field(default_factory=BatchConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    init: str | None = None
+    """WearLlama checkpoint (or run folder) whose weights this run starts from, of the same sizes: training in stages."""
     encoder: str | None = None
     """Short for model.encoder: ``packaged``, ``scratch`` or a folder that recipes/pretrain_encoder.py exported."""
     run_dir: str | None = None
@@ -63,6 +65,8 @@ def main(config: SftCommand) -> None:
     set_seed(config.train.seed)
     processor = build_processor(config.model)
     model = build_model(config.model, processor)
+    if config.init is not None:
+        load_initial_weights(model, existing_path(config.init, "init"))
     sets = load_sets(config.data, processor, seed=config.train.seed)
     sampler = batch_sampler(
         sets.train,
@@ -103,6 +107,8 @@ def run_fingerprint(config: SftCommand) -> str:
         files.append(str(Path(config.data.bank) / "meta.json"))
     if config.model.encoder != "scratch":
         files.append(str(find_encoder(config.model.encoder)))
+    if config.init is not None:
+        files.append(str(weights_file(existing_path(config.init, "init"))))
     return fingerprint(settings, files)
 
 

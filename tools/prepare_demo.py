@@ -8,7 +8,7 @@ settings, texts and bank; Ctrl-C loses at most the clip in progress.
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -22,17 +22,17 @@ from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvo
 from wearllama.data.demo_chatter import chatter_files, noise_folders
 from wearllama.data.demo_layout import PLACES, Studio, write_json, write_vgbench, write_wearvox
 from wearllama.data.demo_scenes import Scene, clip_seconds, to_example
-from wearllama.data.demo_speakers import ReadingConfig, train_lines
+from wearllama.data.demo_speakers import Pool, ReadingConfig, train_lines
 from wearllama.data.demo_speech import available_engines, speak_lines
 from wearllama.data.demo_splits import check_disjoint, split_record
-from wearllama.data.demo_training import TrainPlanner, TrainRows
-from wearllama.data.manifest import write_manifest
+from wearllama.data.demo_training import TrainPlanner, TrainRows, written_scenes
+from wearllama.data.manifest import Example, write_manifest
 from wearllama.data.prompts import load_prompts
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
-VERSION = 2
+VERSION = 3
 """Raised when the same settings and texts give other data."""
 
 
@@ -45,6 +45,8 @@ class PrepareDemo:
     array: str = "glasses5"
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     rows: TrainRows = field(default_factory=TrainRows)
+    text_rows: int = 10_000
+    """Rows of text alone for the decoder's first training."""
     benchmarks: BenchmarkSizes = field(default_factory=BenchmarkSizes)
     level_dbfs: tuple[float, float] = (-40.0, -18.0)
     """Training's range of recording levels: RMS of the wearer's own voice at c_0."""
@@ -72,7 +74,8 @@ def main(config: PrepareDemo) -> None:
         return
 
     lines = train_lines(config.reading, engines=engines)
-    train = TrainPlanner(lines, chatter=chatter, seed=config.seed).scenes(config.rows)
+    train = TrainPlanner(Pool(lines, config.seed), chatter=chatter, seed=config.seed).scenes(config.rows)
+    written = written_scenes(config.text_rows, seed=config.seed)
     wearvox = wearvox_scenes(config.benchmarks, list(PLACES))
     vgbench = vgbench_items(config.benchmarks)
     held_out = wearvox + [item.scene for item in vgbench]
@@ -93,11 +96,15 @@ def main(config: PrepareDemo) -> None:
         beam=design_beam(array),
         prompts=prompts,
     )
-    record = split_record(train, held_out, bank)
+    record = split_record(train + written, held_out, bank)
     check_disjoint(record)
-    rows = (to_example(scene, seconds, prompts, level_dbfs=config.level_dbfs) for scene in train)
+
+    def examples(scenes: list[Scene]) -> Iterator[Example]:
+        return (to_example(scene, seconds, prompts, level_dbfs=config.level_dbfs) for scene in scenes)
+
     stages: dict[str, Callable[[], Any]] = {
-        "train": lambda: write_manifest(out_dir / "train.jsonl", rows),
+        "train": lambda: write_manifest(out_dir / "train.jsonl", examples(train)),
+        "text": lambda: write_manifest(out_dir / "text.jsonl", examples(written)),
         "wearvox": lambda: write_wearvox(wearvox, studio, out_dir / "wearvox"),
         "vgbench": lambda: write_vgbench(vgbench, studio, out_dir / "vgbench"),
         "splits": lambda: write_json(out_dir / "splits.json", record),
@@ -106,7 +113,7 @@ def main(config: PrepareDemo) -> None:
         if stage_due(out_dir, name, key):
             write()
             stage_done(out_dir, name, key)
-    counts = f"{len(train)} training rows, {len(wearvox)} WearVox items, {len(vgbench)} VGBench conditions"
+    counts = f"{len(train)} training rows, {len(written)} of text, {len(wearvox)} WearVox items, {len(vgbench)} VGBench conditions"
     print(f"{out_dir}: {counts}, {len(seconds)} clips ({sum(seconds.values()) / 60:.0f} minutes)")
 
 
@@ -129,6 +136,7 @@ def data_key(config: PrepareDemo, engines: tuple[str, ...], chatter: list[str]) 
 _OUTPUTS = {
     "speech": "speech",
     "train": "train.jsonl",
+    "text": "text.jsonl",
     "wearvox": "wearvox/data_public.json",
     "vgbench": "vgbench/manifest.jsonl",
     "splits": "splits.json",

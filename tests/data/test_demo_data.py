@@ -37,7 +37,7 @@ def lines():
 @pytest.fixture(scope="module")
 def train(lines):
     rows = TrainRows(**{name: 25 for name in TrainRows.__dataclass_fields__})
-    return TrainPlanner(lines, chatter=["chatter/a.flac"], seed=0).scenes(rows)
+    return TrainPlanner(Pool(lines, 0), chatter=["chatter/a.flac"], seed=0).scenes(rows)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_training_targets_parse_as_what_they_are(train):
 
 
 def test_gaps_and_voices_of_switch_rows(lines):
-    planner = TrainPlanner(lines, chatter=[], seed=3)
+    planner = TrainPlanner(Pool(lines, 0), chatter=[], seed=3)
     scenes = planner.scenes(TrainRows(**dict.fromkeys(TrainRows.__dataclass_fields__, 0) | {"switch": 200}))
     other = sum(s.spoken[0].line.speaker.voice != s.spoken[1].line.speaker.voice for s in scenes)
     assert 130 < other < 195
@@ -122,7 +122,7 @@ def test_gaps_and_voices_of_switch_rows(lines):
 
 
 def test_plans_are_the_same_every_time(lines):
-    first, second = (TrainPlanner(train_lines(READING, engines=ENGINES), chatter=[], seed=1) for _ in range(2))
+    first, second = (TrainPlanner(Pool(train_lines(READING, engines=ENGINES), 1), chatter=[], seed=1) for _ in range(2))
     rows = TrainRows(**{name: 4 for name in TrainRows.__dataclass_fields__})
     assert first.scenes(rows) == second.scenes(rows)
 

@@ -22,7 +22,7 @@ from wearllama.simulation.mixing import MixtureRecipe, Segment
 GAP_S = 0.6
 """Silence of a speaker-switch boundary."""
 LEAD_S = (0.1, 0.3)
-TAIL_S = 0.15
+TAIL_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def to_example(
     """A training row: a recipe that is rendered anew in every epoch, or words alone."""
     metadata = {
         "dialect": "vgbench" if scene.dialect == "vgbench" else "wearvox",
-        "voices": sorted({line.speaker.voice for line in scene.lines}),
+        "voices": [] if scene.text_only else sorted({line.speaker.voice for line in scene.lines}),
         "template": [part.line.utterance.template_id for part in scene.spoken],
         "rooms": "train",
         **scene.metadata,

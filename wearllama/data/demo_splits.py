@@ -20,8 +20,9 @@ def split_record(train: Sequence[Scene], held_out: Sequence[Scene], bank: RirBan
 
 def _used(scenes: Sequence[Scene]) -> dict[str, list[str]]:
     lines = [line for scene in scenes for line in scene.lines]
+    heard = [line for scene in scenes if not scene.text_only for line in scene.lines]
     return {
-        "voices": sorted({line.speaker.voice for line in lines}),
+        "voices": sorted({line.speaker.voice for line in heard}),
         "wordings": sorted({line.utterance.template_id for line in lines}),
         "sentences": sorted({normalise(line.utterance.text) for line in lines}),
     }

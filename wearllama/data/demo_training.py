@@ -6,13 +6,13 @@ Everything a tiny model needs to tell apart comes in both colours with the SAME 
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 from wearllama.data import textgen
 from wearllama.data.actions import Action, mute
 from wearllama.data.demo_scenes import GAP_S, Scene, Spoken, action_of
-from wearllama.data.demo_speakers import Line, Pool
+from wearllama.data.demo_speakers import Line, Pool, Speaker, Wordings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,10 @@ class TrainRows:
     trigger_far: int = 200
     same_speaker: int = 420
     switch: int = 420
-    text_only: int = 2000
+    text_only: int = 600
     self_talk: int = 460
     side_talk: int = 380
-    asr: int = 380
+    asr: int = 900
 
     def __post_init__(self) -> None:
         for name, count in asdict(self).items():
@@ -42,11 +42,60 @@ class TrainRows:
                 raise ValueError(f"train rows: {name} is {count}, wanted >= 0")
 
 
-class TrainPlanner:
-    """Draws training's scenes from the lines that are read."""
+class Lines(Protocol):
+    """Where sentences come from, kind by kind."""
 
-    def __init__(self, lines: list[Line], *, chatter: list[str], seed: int) -> None:
-        self.pool = Pool(lines, seed)
+    def draw(self, kind: str, *, tool: str = "", speaker: Speaker | None = None) -> Line | None: ...
+
+    def must(self, kind: str, *, tool: str = "") -> Line: ...
+
+
+class WrittenLines:
+    """Sentences that nobody reads: endless ones, for rows of text alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._wordings = Wordings("train", seed)
+        self._nobody = Speaker(voice="none")
+
+    def draw(self, kind: str, *, tool: str = "", speaker: Speaker | None = None) -> Line:
+        """The next sentence of a kind; commands and contexts are of ``tool``."""
+        if kind in ("command", "context"):
+            tool = tool or self._wordings.rng.choice(textgen.consequential_tools())
+            utterance = self._wordings.for_tool(tool, context=kind == "context")
+        else:
+            utterance = self._wordings.next(kind)
+        return Line(utterance=utterance, speaker=self._nobody)
+
+    def must(self, kind: str, *, tool: str = "") -> Line:
+        return self.draw(kind, tool=tool)
+
+
+TEXT_SHARES = {
+    "tool_call": 0.24,
+    "text_only": 0.30,
+    "closed_book": 0.14,
+    "grounding": 0.08,
+    "self_talk": 0.10,
+    "side_talk": 0.05,
+    "wearer_to_person": 0.09,
+}
+"""Kinds of the rows that a decoder from scratch reads before it hears anything."""
+
+
+def written_scenes(count: int, *, seed: int) -> list[Scene]:
+    """About ``count`` scenes of text alone, of fresh sentences in training's wordings."""
+    planner = TrainPlanner(WrittenLines(seed), chatter=[], seed=seed)
+    rows = TrainRows(**dict.fromkeys(asdict(TrainRows()), 0) | {k: round(s * count) for k, s in TEXT_SHARES.items()})
+    return [
+        replace(scene, id=f"written-{scene.id}", text_only=True, background=None) for scene in planner.scenes(rows)
+    ]
+
+
+class TrainPlanner:
+    """Draws training's scenes from lines."""
+
+    def __init__(self, lines: Lines, *, chatter: list[str], seed: int) -> None:
+        self.pool = lines
         self.rng = random.Random(f"scenes/{seed}")
         self.chatter = chatter
         self._tool = {"wearvox": 0, "consequential": 0}

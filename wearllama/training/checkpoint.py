@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedModel
+
+FINAL = "final"
+"""Folder of the trained model inside a run folder."""
 COMPLETE = "complete.json"
 """Written into a checkpoint after everything else; a checkpoint without it was cut short and is not resumed from."""
 
@@ -45,6 +49,29 @@ def remove_incomplete_checkpoints(run_dir: str | Path) -> list[Path]:
     for path in broken:
         shutil.rmtree(path)
     return broken
+
+
+def weights_file(path: str | Path) -> Path:
+    """``model.safetensors`` of a checkpoint folder, or of a run folder's finished model; ValueError where none is."""
+    candidates = [Path(path) / "model.safetensors", Path(path) / FINAL / "model.safetensors"]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {list(map(str, candidates))}")
+
+
+def load_initial_weights(model: PreTrainedModel, path: str | Path) -> None:
+    """Put a checkpoint's weights into a model of the same sizes; what is trained stays as the model has it.
+
+    Raises:
+        ValueError: no checkpoint there, or one with other weights than the model's.
+    """
+    file = weights_file(path)
+    source = type(model).from_pretrained(file.parent)
+    try:
+        model.load_state_dict(source.state_dict())
+    except RuntimeError as error:
+        raise ValueError(f"init={path}: {file} does not fit this model: {error}") from error
 
 
 def fingerprint(settings: Any, files: Iterable[str | Path] = ()) -> str:

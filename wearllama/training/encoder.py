@@ -5,6 +5,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import jiwer
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import Trainer
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from wearllama.audio.frontend import LogMelConfig
@@ -34,12 +36,13 @@ class EncoderTrainer(Trainer):
     def compute_loss(
         self, model: EncoderForPretraining, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
     ) -> Any:
-        outputs = model(
-            inputs["feats_BTF"],
-            inputs["mel_lengths_B"],
-            PretrainingTargets(**inputs["targets"]),
-            inputs.get("seen_feats_BTF"),
-        )
+        with _quick_attention(self.args):
+            outputs = model(
+                inputs["feats_BTF"],
+                inputs["mel_lengths_B"],
+                PretrainingTargets(**inputs["targets"]),
+                inputs.get("seen_feats_BTF"),
+            )
         if not outputs["loss"].isfinite():
             parts = {name: float(outputs[name]) for name in LOSSES}
             raise FloatingPointError(f"step {self.state.global_step}: loss is not finite: {parts}")
@@ -53,6 +56,11 @@ class EncoderTrainer(Trainer):
             logs |= {name: round(total / self._count, 4) for name, total in self._sums.items()}
             self._sums, self._count = defaultdict(float), 0
         super().log(logs, start_time)
+
+
+def _quick_attention(args: TrainingArguments) -> AbstractContextManager[None]:
+    """On a CPU in bfloat16 the fused attention is slow backward (docs/decisions.md): plain products instead."""
+    return sdpa_kernel(SDPBackend.MATH) if args.bf16 and args.use_cpu else nullcontext()
 
 
 def only_item(items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from transformers import Trainer
 
 from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE
 from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, quiet_worker_signals
-from wearllama.training.checkpoint import last_complete_checkpoint, mark_complete, remove_incomplete_checkpoints
+from wearllama.training.checkpoint import (
+    FINAL,
+    last_complete_checkpoint,
+    mark_complete,
+    remove_incomplete_checkpoints,
+)
 from wearllama.training.config import TrainConfig, training_arguments
 from wearllama.training.stream import BatchStream, EpochSampler
-
-FINAL = "final"
-"""Folder of the trained model inside a run folder."""
 
 
 class NonFiniteLossError(ValueError):
