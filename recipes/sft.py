@@ -18,6 +18,7 @@ import torch
 from transformers import set_seed
 from transformers.utils import logging as transformers_logging
 
+from wearllama.atomic import write_text
 from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.encoder_io import find_encoder
@@ -124,7 +125,7 @@ def is_trained(run_dir: Path, facts: dict[str, str], changed: str) -> bool:
             )
         set_aside(run_dir)
     if rank() == 0:
-        note.write_text(facts["fingerprint"] + "\n")
+        write_text(note, facts["fingerprint"] + "\n")
     final = completed_facts(run_dir / FINAL)
     return final is not None and final.get("fingerprint") == facts["fingerprint"]
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from wearllama_launch import INTERRUPTED, launch, write_atomic
+from wearllama.atomic import write_json
+from wearllama_launch import INTERRUPTED, launch
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -98,8 +99,7 @@ def note_time(path: Path, name: str, seconds: float) -> None:
     """Keep the longest time of each stage: a skipped stage must not hide what the work took."""
     times = json.loads(path.read_text()) if path.is_file() else {}
     times[name] = max(round(seconds, 1), times.get(name, 0.0))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(times, indent=2) + "\n")
+    write_json(path, times, indent=2, ensure_ascii=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ import soundfile
 from tqdm import tqdm
 
 from wearllama.data.assets import AssetUnavailable, fetch
-from wearllama.data.voices import SAMPLE_RATE, trim_silence
+from wearllama.data.voices import SAMPLE_RATE, trim_silence, write_clip
 from wearllama.data.whisper_teacher import load_teacher
 
 MIN_LOGPROB = -0.8
@@ -128,11 +127,7 @@ def _known_ids(out_dir: Path) -> set[str]:
 
 def _append(out_dir: Path, row: dict[str, Any], audio_N: np.ndarray) -> None:
     relative = Path("wav") / row["voice"] / f"{row['id']}.flac"
-    path = out_dir / relative
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    soundfile.write(temporary, np.clip(audio_N, -1, 1), SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    os.replace(temporary, path)
+    write_clip(out_dir / relative, np.clip(audio_N, -1, 1))
     row = {**row, "file": str(relative), "seconds": round(len(audio_N) / SAMPLE_RATE, 3)}
     with (out_dir / "manifest.jsonl").open("a") as handle:
         handle.write(json.dumps(row, ensure_ascii=False) + "\n")

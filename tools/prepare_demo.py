@@ -16,11 +16,12 @@ from typing import Any
 
 from tqdm import tqdm
 
+from wearllama.atomic import write_json, write_text
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_chatter import chatter_files, noise_folders
-from wearllama.data.demo_layout import PLACES, Studio, write_json, write_vgbench, write_wearvox
+from wearllama.data.demo_layout import PLACES, Studio, write_vgbench, write_wearvox
 from wearllama.data.demo_scenes import Scene, clip_seconds, to_example
 from wearllama.data.demo_speakers import Pool, ReadingConfig, train_lines
 from wearllama.data.demo_speech import available_engines, speak_lines
@@ -151,9 +152,7 @@ def stage_due(out_dir: Path, name: str, key: str) -> bool:
 
 def stage_done(out_dir: Path, name: str, key: str) -> None:
     """Remember what a stage's output was made from."""
-    stamp = out_dir / ".stages" / name
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(key)
+    write_text(out_dir / ".stages" / name, key)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ Prints the table and the path of one self-contained HTML page with every other t
 from dataclasses import dataclass
 from pathlib import Path
 
+from wearllama.atomic import write_json, write_text
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.commands import run_folder
 from wearllama.evaluation.demo_table import demo_table
-from wearllama.evaluation.evaluate import write_json, write_text
 from wearllama.evaluation.report import read_run, render_html, render_markdown, section_of
 from wearllama_launch import existing_path, launch
 

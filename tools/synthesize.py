@@ -15,17 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import soundfile
 from tqdm import tqdm
 
-from wearllama.data.voices import SAMPLE_RATE, clip_id, get_voice, synthesize
+from wearllama.data.voices import SAMPLE_RATE, clip_id, get_voice, synthesize, write_clip
 
 
 def read_requests(path: Path) -> list[dict[str, Any]]:
@@ -62,15 +60,11 @@ def speak_one(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
     """Synthesise one request into its file (atomic); returns the manifest line, with `error` where it failed."""
     request, out_dir = job
     relative = Path("wav") / request["voice"].replace("/", "_") / f"{request['id']}.flac"
-    path = Path(out_dir) / relative
     try:
         audio_N = synthesize(request["text"], request["voice"], speed=request["speed"], pitch=request["pitch"])
     except Exception as error:  # one bad sentence must not end a job of hours
         return {"id": request["id"], "error": f"{type(error).__name__}: {error}"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    os.replace(temporary, path)
+    write_clip(Path(out_dir) / relative, audio_N)
     return {**request, "file": str(relative), "seconds": round(len(audio_N) / SAMPLE_RATE, 3)}
 
 

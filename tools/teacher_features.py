@@ -7,17 +7,17 @@ Run as: python tools/teacher_features.py corpus=data/corpus 'voices=[kokoro,aste
 """
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 from tqdm import tqdm
-from wearllama_launch import existing_path, launch
 
+from wearllama.atomic import replacing
 from wearllama.audio.io import read_audio
 from wearllama.data.whisper_teacher import FRAME_RATE_HZ, WhisperTeacher, load_teacher
+from wearllama_launch import existing_path, launch
 
 FRAMES_PER_EMBEDDING = FRAME_RATE_HZ * 80 // 1000
 
@@ -57,10 +57,8 @@ def write_features(teacher: WhisperTeacher, audio: Path, target: Path) -> None:
     features_LD = teacher(read_audio(audio, channels=1))[0]
     whole = len(features_LD) // FRAMES_PER_EMBEDDING
     averaged_LD = features_LD[: whole * FRAMES_PER_EMBEDDING].unflatten(0, (whole, FRAMES_PER_EMBEDDING)).mean(1)
-    temporary = target.with_suffix(".tmp")
-    with temporary.open("wb") as file:
+    with replacing(target) as temporary, temporary.open("wb") as file:
         np.save(file, averaged_LD.numpy().astype(np.float16))
-    os.replace(temporary, target)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wearllama.atomic import write_text
 from wearllama_launch.compose import CONF_DIR, compose_config
 from wearllama_launch.paths import existing_path
-from wearllama_launch.run_folder import new_run_dir, rank, record_launch, world_size, write_atomic
+from wearllama_launch.run_folder import new_run_dir, rank, record_launch, world_size
 from wearllama_launch.schema import LaunchError, did_you_mean, nearest
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "rank",
     "record_launch",
     "world_size",
-    "write_atomic",
 ]
 
 ConfigT = TypeVar("ConfigT")
@@ -91,7 +91,7 @@ def _report(error: Exception, run_dir: str | None) -> None:
         traceback.print_exc()
     if run_dir is not None and Path(run_dir).is_dir():
         name = "error.txt" if rank() == 0 else f"error-rank{rank()}.txt"
-        write_atomic(Path(run_dir) / name, traceback.format_exc())
+        write_text(Path(run_dir) / name, traceback.format_exc())
     if rank() == 0 or not isinstance(error, LaunchError):
         where = f"[rank {rank()}] " if world_size() > 1 else ""
         print(f"{where}error: {_one_line(error)}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """One folder a run, whatever the number of ranks, with what is needed to know what ran."""
 
 import datetime
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from wearllama.atomic import write_json, write_text
 from wearllama_launch.schema import LaunchError
 
 
@@ -53,7 +53,7 @@ def record_launch(run_dir: Path, config: dict[str, Any], overrides: list[str]) -
     here.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     for path in (run_dir / "config.yaml", here / "config.yaml"):
-        write_atomic(path, text)
+        write_text(path, text)
     state = {
         "command": [sys.executable, *sys.argv],
         "overrides": overrides,
@@ -63,15 +63,8 @@ def record_launch(run_dir: Path, config: dict[str, Any], overrides: list[str]) -
         "git_branch": _git("rev-parse", "--abbrev-ref", "HEAD").strip() or None,
         "git_changes": _git("status", "--short").splitlines(),
     }
-    write_atomic(here / "command.json", json.dumps(state, indent=2) + "\n")
-    write_atomic(here / "changes.diff", _git("diff", "HEAD"))
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write through a temporary file beside `path`, so that a reader never sees half of it."""
-    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_json(here / "command.json", state, indent=2, ensure_ascii=True)
+    write_text(here / "changes.diff", _git("diff", "HEAD"))
 
 
 def _git(*arguments: str) -> str:

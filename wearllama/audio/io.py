@@ -6,8 +6,6 @@ Nothing is mixed down, resampled, cut or repaired unless the caller asks.  What 
 should not (a dead microphone, clipping) is read and warned about.
 """
 
-import os
-import tempfile
 import warnings
 from math import gcd
 from pathlib import Path
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.signal import resample_poly
 from torch import Tensor
 
+from wearllama.atomic import replacing
 from wearllama.audio.timebase import SAMPLE_RATE
 
 Subtype = Literal["PCM_16", "FLOAT"]
@@ -104,22 +103,17 @@ def write_audio(
         raise AudioError(f"{path}: found audio of shape {tuple(audio_CN.shape)}, wanted (channels, samples)")
     samples_CN = audio_CN.detach().to("cpu", torch.float32).numpy()
     _check_finite(samples_CN, path)
-    if path.suffix[1:].upper() not in soundfile.available_formats():
+    container = path.suffix[1:].upper()
+    if container not in soundfile.available_formats():
         raise AudioError(f"{path}: suffix {path.suffix!r} is no audio format, wanted .wav, .flac or .rf64")
     if subtype not in ("PCM_16", "FLOAT"):
         raise AudioError(f"{path}: subtype {subtype!r}, wanted PCM_16 or FLOAT")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
+    data_CN = _to_int16(samples_CN, path) if subtype == "PCM_16" else samples_CN
     try:
-        data_CN = _to_int16(samples_CN, path) if subtype == "PCM_16" else samples_CN
-        soundfile.write(temporary, data_CN.T, sample_rate, subtype=subtype)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner reads
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            soundfile.write(temporary, data_CN.T, sample_rate, format=container, subtype=subtype)
     except (soundfile.LibsndfileError, ValueError) as error:
         raise AudioError(f"{path}: cannot write {len(samples_CN)} channels as {subtype} ({error})") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def resample_audio(audio_CN: Tensor, from_rate: int, to_rate: int) -> Tensor:

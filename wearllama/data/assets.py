@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from wearllama.atomic import write_text
 from wearllama.data.packages import AssetError, AssetUnavailable, download_package, sha256_file, unpack
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
@@ -95,9 +96,7 @@ def _entry_hash(entry: dict[str, Any]) -> str:
 def _write_stamp(target: Path, entry: dict[str, Any]) -> None:
     files = {str(p.relative_to(target)): p.stat().st_size for p in sorted(target.rglob("*")) if p.is_file()}
     files.pop(_STAMP, None)
-    temporary = target / (_STAMP + ".tmp")
-    temporary.write_text(json.dumps({"entry": _entry_hash(entry), "files": files}, indent=1))
-    os.replace(temporary, target / _STAMP)
+    write_text(target / _STAMP, json.dumps({"entry": _entry_hash(entry), "files": files}, indent=1))
 
 
 def _source_kind(name: str, source: dict[str, Any]) -> str:

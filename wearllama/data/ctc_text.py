@@ -3,12 +3,13 @@
 Symbol 0 is the CTC blank in both alphabets.
 """
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from wearllama.atomic import replacing
 
 BLANK = "<blank>"
 ALPHABET = " 'abcdefghijklmnopqrstuvwxyz"
@@ -58,9 +59,8 @@ class WordPieces:
         return cls(Tokenizer.from_file(str(path)))
 
     def save(self, path: Path) -> None:
-        temporary = path.with_suffix(".tmp")
-        self._tokenizer.save(str(temporary))
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            self._tokenizer.save(str(temporary))
 
     @property
     def size(self) -> int:

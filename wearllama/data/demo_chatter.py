@@ -1,14 +1,13 @@
 """Real recordings in the demo: speech that bystanders say in training's scenes, and music as noise."""
 
-import os
 from pathlib import Path
 
-import numpy as np
 import soundfile
 from tqdm import tqdm
 
+from wearllama.atomic import write_text
 from wearllama.data.assets import AssetError, AssetUnavailable, fetch
-from wearllama.data.voices import SAMPLE_RATE, resample, trim_silence
+from wearllama.data.voices import SAMPLE_RATE, resample, trim_silence, write_clip
 
 ASSET = "asterisk_en"
 MUSIC = "music"
@@ -42,9 +41,9 @@ def chatter_files(out_dir: Path, *, limit: int = 240) -> tuple[list[str], list[s
         if not MIN_SECONDS <= len(audio_N) / SAMPLE_RATE <= MAX_SECONDS:
             continue
         name = "chatter/" + "_".join(path.relative_to(source).with_suffix("").parts) + ".flac"
-        _write(out_dir / name, audio_N)
+        write_clip(out_dir / name, audio_N)
         names.append(name)
-    listing.write_text("\n".join(names) + "\n")
+    write_text(listing, "\n".join(names) + "\n")
     return names, []
 
 
@@ -67,11 +66,5 @@ def noise_folders(out_dir: Path) -> tuple[dict[str, Path], list[str]]:
             continue
         rate = soundfile.info(str(path)).samplerate
         audio, _ = soundfile.read(path, frames=int(MUSIC_SECONDS * rate), dtype="float32", always_2d=True)
-        _write(target, resample(audio[:, 0], rate))
+        write_clip(target, resample(audio[:, 0], rate))
     return folders, []
-
-
-def _write(path: Path, audio_N: np.ndarray) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    os.replace(temporary, path)

@@ -1,7 +1,6 @@
 """Writing the demo's benchmarks in the published layouts: WearVox's folder and a VGBench manifest, with audio."""
 
 import json
-import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from wearllama.atomic import write_json, write_text
 from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beamforming import Beam, select_channels
 from wearllama.audio.io import write_audio
@@ -185,18 +185,6 @@ def _target_action(scene: Scene) -> dict[str, Any]:
     return target
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON whole or not at all."""
-    _write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
-
-
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write JSONL whole or not at all."""
-    _write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

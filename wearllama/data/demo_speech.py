@@ -1,16 +1,14 @@
 """Speaking the demo's lines: parallel, resumable, each clip written whole or not at all."""
 
 import multiprocessing
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import soundfile
 from tqdm import tqdm
 
 from wearllama.data.assets import AssetUnavailable, fetch
 from wearllama.data.demo_speakers import Line
-from wearllama.data.voices import SAMPLE_RATE, synthesize
+from wearllama.data.voices import synthesize, write_clip
 
 _COST = {"kokoro": 1.1, "flite": 0.03, "pico": 0.015}
 """Seconds of one core for a second of speech: what the progress bar counts."""
@@ -60,8 +58,5 @@ def _speak(job: tuple[Line, str]) -> Line:
     path = Path(root) / line.file
     speaker = line.speaker
     audio_N = synthesize(line.utterance.text, speaker.voice, speed=speaker.speed, pitch=speaker.pitch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    os.replace(temporary, path)
+    write_clip(path, audio_N)
     return line

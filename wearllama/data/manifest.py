@@ -14,7 +14,6 @@ Paths are relative to the manifest's root.  Metadata that the code here knows: `
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from tqdm import tqdm
 
+from wearllama.atomic import replacing
 from wearllama.audio.io import read_audio
 from wearllama.data.prompts import Message, has_audio
 
@@ -135,19 +135,13 @@ def iter_manifest(path: str | Path) -> Iterator[Example]:
 def write_manifest(path: str | Path, examples: Iterable[Example], *, progress: bool = False) -> int:
     """Write a manifest as a whole or not at all; returns the number of rows. Repeated ids are refused."""
     file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     seen: set[str] = set()
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            for example in tqdm(examples, desc=file.name, unit="row", disable=not progress):
-                if example.id in seen:
-                    raise ValueError(f"{file}: id {example.id!r} is given twice")
-                seen.add(example.id)
-                stream.write(json.dumps(example.to_dict(), ensure_ascii=False, allow_nan=False) + "\n")
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(file) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for example in tqdm(examples, desc=file.name, unit="row", disable=not progress):
+            if example.id in seen:
+                raise ValueError(f"{file}: id {example.id!r} is given twice")
+            seen.add(example.id)
+            stream.write(json.dumps(example.to_dict(), ensure_ascii=False, allow_nan=False) + "\n")
     return len(seen)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import soundfile
 from scipy.signal import resample_poly
 
+from wearllama.atomic import replacing
 from wearllama.data import tts_kokoro
 from wearllama.data.assets import cache_root
 
@@ -163,12 +164,14 @@ def synthesize_cached(
     key = clip_id(text, voice, speed, pitch)
     path = cache_root(cache_dir) / "tts" / key[:2] / f"{key}.flac"
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        audio_N = synthesize(text, voice, speed=speed, pitch=pitch, cache_dir=cache_dir)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-        os.replace(temporary, path)
+        write_clip(path, synthesize(text, voice, speed=speed, pitch=pitch, cache_dir=cache_dir))
     return path
+
+
+def write_clip(path: Path, audio_N: np.ndarray) -> None:
+    """Write samples (N,) at 16 kHz as 16-bit FLAC, whole or not at all."""
+    with replacing(path) as temporary:
+        soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
 
 
 # --- engines -------------------------------------------------------------------------------------------------------

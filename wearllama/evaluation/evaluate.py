@@ -4,8 +4,6 @@ The folder holds the prediction log, ``results.json`` (every figure), ``clips.js
 said), ``report.md`` and ``report.html``.
 """
 
-import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,16 +131,3 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     return value
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON as a whole or not at all."""
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment
 
-from wearllama.evaluation.evaluate import CLIPS, RESULTS, write_json, write_text
+from wearllama.atomic import write_json, write_text
+from wearllama.evaluation.evaluate import CLIPS, RESULTS
 from wearllama.evaluation.figures import figures_of
 from wearllama.evaluation.tables import MARK, Table, tables_of
 

@@ -10,7 +10,6 @@ Shapes: M channels, K taps, F frequency bins.
 """
 
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -20,6 +19,8 @@ from typing import Any
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
+
+from wearllama.atomic import replacing, write_json, write_text
 
 ROLES = ("wearer", "partner", "bystander", "noise", "diffuse")
 FORMAT = 1
@@ -218,25 +219,23 @@ def write_bank(
     if dtype not in ("float16", "float32"):
         raise BankError(f"{path}: dtype is {dtype!r}, wanted float16 or float32")
     path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
     (path / "meta.json").unlink(missing_ok=True)
-    temporary = path / "rirs.npy.tmp"
-    array = np.lib.format.open_memmap(temporary, "w+", dtype, (len(entries), num_channels, num_taps))
-    count = 0
-    for count, rir_MK in enumerate(rirs, start=1):
-        name = entries[count - 1].id if count <= len(entries) else f"number {count}"
-        if rir_MK.shape != (num_channels, num_taps):
-            raise BankError(f"{path}: response {name} has shape {rir_MK.shape}, wanted {(num_channels, num_taps)}")
-        if not np.isfinite(rir_MK).all():
-            raise BankError(f"{path}: response {name} is not finite")
-        if count <= len(entries):
-            array[count - 1] = rir_MK
-    if count != len(entries):
-        raise BankError(f"{path}: {count} responses for {len(entries)} entries")
-    array.flush()
-    del array
-    os.replace(temporary, path / "rirs.npy")
-    _write_text(path / "index.jsonl", "".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
+    with replacing(path / "rirs.npy") as temporary:
+        array = np.lib.format.open_memmap(temporary, "w+", dtype, (len(entries), num_channels, num_taps))
+        count = 0
+        for count, rir_MK in enumerate(rirs, start=1):
+            name = entries[count - 1].id if count <= len(entries) else f"number {count}"
+            if rir_MK.shape != (num_channels, num_taps):
+                raise BankError(f"{path}: response {name} has shape {rir_MK.shape}, wanted {(num_channels, num_taps)}")
+            if not np.isfinite(rir_MK).all():
+                raise BankError(f"{path}: response {name} is not finite")
+            if count <= len(entries):
+                array[count - 1] = rir_MK
+        if count != len(entries):
+            raise BankError(f"{path}: {count} responses for {len(entries)} entries")
+        array.flush()
+        del array
+    write_text(path / "index.jsonl", "".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
     meta = {
         "format": FORMAT,
         "sample_rate": sample_rate,
@@ -245,10 +244,4 @@ def write_bank(
         "dtype": dtype,
         **(extra or {}),
     }
-    _write_text(path / "meta.json", json.dumps(meta, indent=2) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    write_json(path / "meta.json", meta, indent=2, ensure_ascii=True)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from wearllama.atomic import replacing
 from wearllama.audio.array import ArrayGeometry
 from wearllama.simulation.bank import FORMAT, RirBank, RirEntry, write_bank
 from wearllama.simulation.heads import HeadResponses
@@ -111,11 +111,9 @@ def _direction(source: Source) -> tuple[float, float]:
 def _build_room(config: BankConfig, array: ArrayGeometry, split: str, index: int, path: Path) -> None:
     rng = scene_rng(config.seed, split, index)
     rendered = render_scene(draw_scene(config.scene, array, split, index, rng), config, rng)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        rirs = np.stack([rir_MK for _, rir_MK in rendered])
+    rirs = np.stack([rir_MK for _, rir_MK in rendered])
+    with replacing(path) as temporary, temporary.open("wb") as file:  # by name, savez would add .npz to it
         np.savez(file, rirs=rirs, entries=np.array(json.dumps([asdict(entry) for entry, _ in rendered])))
-    os.replace(temporary, path)
 
 
 def build_bank(

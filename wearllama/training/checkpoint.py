@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
+
+from wearllama.atomic import write_json
 
 FINAL = "final"
 """Folder of the trained model inside a run folder."""
@@ -18,10 +19,7 @@ COMPLETE = "complete.json"
 
 def mark_complete(folder: str | Path, facts: Mapping[str, Any]) -> None:
     """Say that `folder` is whole; `facts` are kept with it."""
-    path = Path(folder) / COMPLETE
-    temporary = path.with_name(f"{COMPLETE}.tmp{os.getpid()}")
-    temporary.write_text(json.dumps(dict(facts), indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_json(Path(folder) / COMPLETE, dict(facts), indent=2, ensure_ascii=True)
 
 
 def completed_facts(folder: str | Path) -> dict[str, Any] | None:
@@ -57,7 +55,9 @@ def weights_file(path: str | Path) -> Path:
     for candidate in candidates:
         if candidate.is_file():
             return candidate
-    raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {list(map(str, candidates))}")
+    raise ValueError(
+        f"init={path}: wanted a checkpoint or a finished run, found neither of {list(map(str, candidates))}"
+    )
 
 
 def load_initial_weights(model: PreTrainedModel, path: str | Path) -> None:

@@ -1,8 +1,6 @@
 """Trainer for encoder pre-training, its word error rate, and the folder that the finished encoder is kept in."""
 
 import hashlib
-import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+from wearllama.atomic import replacing, write_json
 from wearllama.audio.frontend import LogMelConfig
 from wearllama.data.ctc_text import WordPieces
 from wearllama.modeling.pretraining import EncoderForPretraining, PretrainingTargets, greedy_ctc
@@ -90,15 +89,15 @@ def _texts(targets: dict[str, Tensor], pieces: WordPieces) -> list[str]:
 def export_encoder(model: EncoderForPretraining, pieces: WordPieces, folder: Path, facts: dict[str, Any]) -> Path:
     """Write ``encoder.safetensors`` (fp16; ``encoder.*`` and the heads, so that pre-training can go on from it),
     config, word pieces and the facts of the run."""
-    folder.mkdir(parents=True, exist_ok=True)
     kept = {name: tensor.detach().to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
     weights = folder / "encoder.safetensors"
-    save_file(kept, weights.with_suffix(".tmp"), metadata={"format": "pt"})
-    os.replace(weights.with_suffix(".tmp"), weights)
+    with replacing(weights) as temporary:
+        save_file(kept, temporary, metadata={"format": "pt"})
     pieces.save(folder / "pieces.json")
     config = {"encoder": asdict(model.config.encoder), "frontend": asdict(LogMelConfig()), "ctc": "pieces.json"}
-    _write_json(folder / "config.json", config)
-    _write_json(folder / "training.json", facts | {"sha256": hashlib.sha256(weights.read_bytes()).hexdigest()})
+    facts = facts | {"sha256": hashlib.sha256(weights.read_bytes()).hexdigest()}
+    write_json(folder / "config.json", config, indent=2, ensure_ascii=True)
+    write_json(folder / "training.json", facts, indent=2, ensure_ascii=True)
     return weights
 
 
@@ -109,9 +108,3 @@ def initial_weights(path: Path) -> dict[str, Tensor]:
         if candidate.is_file():
             return {name: tensor.float() for name, tensor in load_file(candidate).items()}
     raise ValueError(f"init={path}: neither encoder.safetensors nor a checkpoint here")
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
