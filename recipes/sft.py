@@ -39,7 +39,7 @@ class SftCommand:
     batches: BatchConfig = field(default_factory=BatchConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     init: str | None = None
-    """WearLlama checkpoint (or run folder) whose weights this run starts from, of the same sizes: training in stages."""
+    """WearLlama checkpoint (or run folder) of the same sizes whose weights this run starts from: training in stages."""
     encoder: str | None = None
     """Short for model.encoder: ``packaged``, ``scratch`` or a folder that recipes/pretrain_encoder.py exported."""
     run_dir: str | None = None

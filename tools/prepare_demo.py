@@ -114,8 +114,10 @@ def main(config: PrepareDemo) -> None:
         if stage_due(out_dir, name, key):
             write()
             stage_done(out_dir, name, key)
-    counts = f"{len(train)} training rows, {len(written)} of text, {len(wearvox)} WearVox items, {len(vgbench)} VGBench conditions"
-    print(f"{out_dir}: {counts}, {len(seconds)} clips ({sum(seconds.values()) / 60:.0f} minutes)")
+    print(
+        f"{out_dir}: {len(train)} training rows, {len(written)} of text, {len(wearvox)} WearVox items, "
+        f"{len(vgbench)} VGBench conditions, {len(seconds)} clips ({sum(seconds.values()) / 60:.0f} minutes)"
+    )
 
 
 def needed_lines(scenes: list[Scene]) -> list[Any]:

@@ -31,3 +31,17 @@ def test_projector_ignores_padding_and_tells_channels_apart():
     assert (alone[:, 0] - alone[:, 1]).abs().max() > 0.01
     no_marker = alone - projector.channel[None, :, None]
     assert no_marker.square().mean().sqrt().item() == pytest.approx(0.05, rel=0.05)
+
+
+def test_projector_is_silent_and_close_under_autocast(recwarn):
+    torch.manual_seed(0)
+    projector = Projector(ProjectorConfig(), encoder_width=8, decoder_width=12, channels=2)
+    x_BCLD, mask_BL = torch.randn(2, 2, 5, 8), torch.ones(2, 5, dtype=torch.bool)
+    exact = projector(x_BCLD, mask_BL)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = projector(x_BCLD, mask_BL)
+        rounded.sum().backward()
+    assert not [str(warning.message) for warning in recwarn]
+    assert rounded.dtype == torch.float32
+    torch.testing.assert_close(rounded, exact, atol=2e-3, rtol=0.05)
+    assert projector.to(torch.bfloat16)(x_BCLD.bfloat16(), mask_BL).dtype == torch.bfloat16

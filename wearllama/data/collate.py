@@ -11,6 +11,8 @@ from torch import Tensor
 from wearllama.data.dataset import Item
 
 if TYPE_CHECKING:
+    from transformers.feature_extraction_utils import BatchFeature
+
     from wearllama.modeling.processing import WearLlamaProcessor
 
 
@@ -40,7 +42,7 @@ class Collator:
         except ValueError as error:
             raise ValueError(f"{self._culprit(items)}{error}") from error
 
-    def _batch(self, items: Sequence[Item]) -> dict[str, Tensor]:
+    def _batch(self, items: Sequence[Item]) -> "BatchFeature":
         return self.processor(
             [item.example.messages for item in items],
             audio=[item.audio for item in items],

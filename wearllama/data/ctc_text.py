@@ -22,8 +22,8 @@ def has_digits(text: str) -> bool:
 
 
 def spoken_form(text: str) -> str:
-    """Lower case, letters, apostrophes and single spaces only; raises ValueError on digits, which have no one reading."""
-    text = text.lower().replace("’", "'")
+    """Lower case, letters, apostrophes and single spaces only; ValueError on digits, which have no one reading."""
+    text = text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     if has_digits(text):
         raise ValueError(f"transcript {text!r} holds digits: write numbers as they are spoken")
     return re.sub(r"[^a-z']+", " ", text).strip()

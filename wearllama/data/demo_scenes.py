@@ -7,11 +7,11 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import soundfile
 
-from wearllama.data.actions import Action, Call, answer, format_action, tool
+from wearllama.data.actions import Action, Call, Dialect, answer, format_action, tool
 from wearllama.data.demo_speakers import Line
 from wearllama.data.manifest import Example
 from wearllama.data.prompts import Message, PromptSet, build_messages
@@ -44,7 +44,7 @@ class Scene:
 
     id: str
     task: str
-    dialect: str
+    dialect: Dialect | Literal["asr"]
     """``wearvox`` or ``vgbench``: the prompt and the form of the target; ``asr`` for transcription."""
     action: Action | None
     """What the assistant should do; None for transcription."""
@@ -90,7 +90,10 @@ def scene_messages(scene: Scene, prompts: PromptSet) -> list[Message]:
 
 def scene_target(scene: Scene) -> str:
     """What the model should say."""
-    return scene.words if scene.action is None else format_action(scene.action, scene.dialect)
+    if scene.action is None:
+        return scene.words
+    assert scene.dialect != "asr", "a transcription asks for no action"
+    return format_action(scene.action, scene.dialect)
 
 
 def timeline(scene: Scene, seconds: Mapping[str, float], rng: random.Random) -> list[tuple[float, float]]:
@@ -124,8 +127,8 @@ def scene_recipe(
         end = max(end, start + seconds[file])
     total = round(end + TAIL_S, 4)
     recipe = MixtureRecipe(
-        segments=segments,
-        sidetalk=sidetalk,
+        segments=tuple(segments),
+        sidetalk=tuple(sidetalk),
         noise_type=scene.noise_type,
         snr_db=scene.snr_db,
         level_dbfs=level_dbfs,

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from wearllama.data import textgen
-from wearllama.data.actions import Action, mute
+from wearllama.data.actions import Action, Dialect, mute
 from wearllama.data.demo_scenes import GAP_S, Scene, Spoken, action_of
-from wearllama.data.demo_speakers import Line, Pool, Speaker, Wordings
+from wearllama.data.demo_speakers import Line, Speaker, Wordings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +86,7 @@ def written_scenes(count: int, *, seed: int) -> list[Scene]:
     """About ``count`` scenes of text alone, of fresh sentences in training's wordings."""
     planner = TrainPlanner(WrittenLines(seed), chatter=[], seed=seed)
     rows = TrainRows(**dict.fromkeys(asdict(TrainRows()), 0) | {k: round(s * count) for k, s in TEXT_SHARES.items()})
-    return [
-        replace(scene, id=f"written-{scene.id}", text_only=True, background=None) for scene in planner.scenes(rows)
-    ]
+    return [replace(scene, id=f"written-{scene.id}", text_only=True, background=None) for scene in planner.scenes(rows)]
 
 
 class TrainPlanner:
@@ -127,7 +125,7 @@ class TrainPlanner:
     def _command(self, which: str) -> Line:
         return self.pool.must("command", tool=self._next_tool(which))
 
-    def _one(self, id: str, task: str, line: Line, action: Action, *, dialect: str, role: str = "wearer") -> Scene:
+    def _one(self, id: str, task: str, line: Line, action: Action, *, dialect: Dialect, role: str = "wearer") -> Scene:
         behind = self._behind(0.25) if role == "wearer" else {}
         return Scene(id=id, task=task, dialect=dialect, action=action, spoken=(Spoken(line=line, role=role),), **behind)
 
@@ -142,8 +140,8 @@ class TrainPlanner:
 
     def _wearer_to_person(self, id: str) -> Scene:
         line = self.pool.must("side_chat" if self.rng.random() < 0.5 else "side_command")
-        dialect = self.rng.choice(("wearvox", "wearvox", "vgbench"))
-        return self._one(id, "non-assistant-directed", line, mute(), dialect=dialect)
+        dialects: tuple[Dialect, ...] = ("wearvox", "wearvox", "vgbench")
+        return self._one(id, "non-assistant-directed", line, mute(), dialect=self.rng.choice(dialects))
 
     def _far_chat(self, id: str) -> Scene:
         kind = self.rng.choice(("side_chat", "side_command", "general"))
@@ -152,7 +150,8 @@ class TrainPlanner:
 
     def _noise_only(self, id: str) -> Scene:
         chatter = self.rng.choice(self.chatter) if self.chatter and self.rng.random() < 0.5 else ""
-        dialect = self.rng.choice(("wearvox", "vgbench"))
+        dialects: tuple[Dialect, ...] = ("wearvox", "vgbench")
+        dialect = self.rng.choice(dialects)
         return Scene(id=id, task="non-assistant-directed", dialect=dialect, action=mute(), chatter=chatter)
 
     def _closed_book(self, id: str) -> Scene:

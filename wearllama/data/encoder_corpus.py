@@ -203,8 +203,8 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
             sidetalk = [Segment(file=other.file, role="bystander", start_s=float(rng.uniform(0.0, end / 2)))]
             end = max(end, sidetalk[0].start_s + other.seconds)
         recipe = MixtureRecipe(
-            segments=segments,
-            sidetalk=sidetalk,
+            segments=tuple(segments),
+            sidetalk=tuple(sidetalk),
             noise_type=str(rng.choice(s.noise_types or self.noise.names)),
             snr_db=s.snr_db,
             level_dbfs=s.level_dbfs,

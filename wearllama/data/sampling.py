@@ -20,7 +20,8 @@ from torch.utils.data import Sampler
 Indices = NDArray[np.int64]
 
 
-class Draw(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Draw:
     """One rendering of one example: what a batch sampler hands to the dataset."""
 
     index: int

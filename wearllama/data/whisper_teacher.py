@@ -134,6 +134,9 @@ def load_teacher(
 class WhisperTeacher(nn.Module):
     """Frozen Whisper encoder on clips of any length up to 30 s."""
 
+    filters_FK: Tensor
+    window_W: Tensor
+
     def __init__(self, encoder: WhisperEncoder) -> None:
         super().__init__()
         self.encoder = encoder.eval().requires_grad_(False)

@@ -1,7 +1,7 @@
 """WearLlamaConfig: everything that ``from_pretrained`` needs to rebuild a model, in one config.json."""
 
-from dataclasses import field
-from typing import Any, ClassVar
+from dataclasses import field, fields
+from typing import Any, ClassVar, TypeVar
 
 from transformers import AutoConfig
 from transformers.configuration_utils import PreTrainedConfig
@@ -10,6 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from wearllama.modeling.conformer import ConformerConfig
 from wearllama.modeling.projector import ProjectorConfig
 
+PartT = TypeVar("PartT", ConformerConfig, ProjectorConfig)
 CHANNELS = {"mc": 2, "sc_beam": 1, "sc_c0": 1}
 """Which channels are encoded, and how many: c_0 and c_x; the beam alone; the nose microphone alone."""
 
@@ -60,27 +61,34 @@ class WearLlamaConfig(PreTrainedConfig):
         """Encoded channels: 2 (MC) or 1 (SC)."""
         return CHANNELS[self.channels]
 
+    def decoder_config(self) -> PreTrainedConfig:
+        """The decoder's config as an object."""
+        assert isinstance(self.text_config, PreTrainedConfig), "__post_init__ makes it one"
+        return self.text_config
+
     def encoder_config(self) -> ConformerConfig:
         """The encoder's fields as their dataclass."""
+        assert self.encoder is not None, "__post_init__ fills it"
         return ConformerConfig(**self.encoder)
 
     def projector_config(self) -> ProjectorConfig:
         """The projector's fields as their dataclass."""
+        assert self.projector is not None, "__post_init__ fills it"
         return ProjectorConfig(**self.projector)
 
 
 def _text_config(value: dict | PreTrainedConfig | None) -> PreTrainedConfig:
     if isinstance(value, PreTrainedConfig):
         return value
-    fields = dict(value or {})
-    model_type = fields.pop("model_type", "llama")
+    settings = dict(value or {})
+    model_type = settings.pop("model_type", "llama")
     if model_type not in CONFIG_MAPPING:
         raise ValueError(f"text_config.model_type is {model_type!r}, which transformers does not know")
-    return CONFIG_MAPPING[model_type](**fields)
+    return CONFIG_MAPPING[model_type](**settings)
 
 
-def _fields(cls: type, value: dict | None, name: str) -> Any:
-    known = set(cls.__dataclass_fields__)
+def _fields(cls: type[PartT], value: dict | None, name: str) -> PartT:
+    known = {item.name for item in fields(cls)}
     unknown = sorted(set(value or {}) - known)
     if unknown:
         raise ValueError(f"{name} has unknown field {unknown}, wanted some of {sorted(known)}")

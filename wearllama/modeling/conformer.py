@@ -8,6 +8,7 @@ Shape suffixes: B batch, T mel frames, F mel bins, L encoder frames (80 ms), D w
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -75,8 +76,7 @@ class Subsampling(nn.Module):
         super().__init__()
         channels = [config.n_mels] + [config.subsampling_width] * SUBSAMPLING_STAGES
         self.convs = nn.ModuleList(
-            nn.Conv1d(before, after, kernel_size=5, stride=2, padding=2)
-            for before, after in zip(channels[:-1], channels[1:], strict=True)
+            nn.Conv1d(before, after, kernel_size=5, stride=2, padding=2) for before, after in pairwise(channels)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(after) for after in channels[1:])
         self.out = nn.Linear(config.subsampling_width, config.width)

@@ -95,8 +95,8 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
         audio_token_id=processor.ids.audio,
         mute_token_id=processor.ids.mute,
         max_audio_seconds=config.max_audio_seconds,
-        attn_implementation=config.attn_implementation,
     )
+    model_config._attn_implementation = config.attn_implementation
     model = _assemble(model_config, decoder)
     if config.encoder != "scratch":
         load_encoder_weights(model.encoder, config.encoder)

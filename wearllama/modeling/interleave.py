@@ -13,9 +13,7 @@ def interleave(c0_BLD: Tensor, cx_BLD: Tensor) -> Tensor:
     A clip of ``l`` valid frames fills the first ``2 l`` positions, so padding stays behind every clip.
     """
     if c0_BLD.shape != cx_BLD.shape:
-        raise ValueError(
-            f"c_0 and c_x must be aligned: found shapes {tuple(c0_BLD.shape)} and {tuple(cx_BLD.shape)}"
-        )
+        raise ValueError(f"c_0 and c_x must be aligned: found shapes {tuple(c0_BLD.shape)} and {tuple(cx_BLD.shape)}")
     return torch.stack((c0_BLD, cx_BLD), dim=2).flatten(1, 2)
 
 

@@ -7,9 +7,10 @@ Shape suffixes: B rows, S text positions, A audio clips of the batch in row orde
 F mel bins, L encoder frames, D encoder width, E decoder width, V vocabulary, P = C * L positions of a clip.
 """
 
+import os
 import re
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,19 +42,20 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _no_split_modules: ClassVar[list[str]] = ["ConformerBlock", "LlamaDecoderLayer"]
+    _no_split_modules = ["ConformerBlock", "LlamaDecoderLayer"]  # noqa: RUF012  # as transformers declares it
 
     def __init__(self, config: WearLlamaConfig, decoder: PreTrainedModel | None = None) -> None:
         """Build from ``config``; a pretrained ``decoder`` of the same ``text_config`` is taken as it is."""
         super().__init__(config)
         encoder_config = config.encoder_config()
         self.encoder = ConformerEncoder(encoder_config)
-        self.decoder = AutoModelForCausalLM.from_config(config.text_config) if decoder is None else decoder
-        width = config.text_config.hidden_size
+        text_config = config.decoder_config()
+        self.decoder = AutoModelForCausalLM.from_config(text_config) if decoder is None else decoder
+        width = text_config.hidden_size
         self.projector = Projector(config.projector_config(), encoder_config.width, width, config.num_channels)
         self.added: AddedTokens | None = None
         if config.num_added_tokens:
-            self.added = AddedTokens(config.text_config.vocab_size, config.num_added_tokens, width)
+            self.added = AddedTokens(text_config.vocab_size, config.num_added_tokens, width)
         self.post_init()
         self.add_lora(config.lora)
         self.apply_freeze()
@@ -243,8 +245,12 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return super().prepare_inputs_for_generation(input_ids, is_first_iteration=is_first_iteration, **kwargs)
 
     def _expand_inputs_for_generation(
-        self, expand_size: int = 1, is_encoder_decoder: bool = False, input_ids: Tensor | None = None, **kwargs: Any
-    ) -> tuple[Tensor | None, dict]:
+        self,
+        expand_size: int = 1,
+        is_encoder_decoder: bool = False,
+        input_ids: torch.LongTensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.LongTensor, dict[str, Any]]:
         """Repeat rows for several samples a prompt; clips are repeated with the row that holds them."""
         audio = {key: kwargs.pop(key, None) for key in ("input_features", "feature_lengths")}
         if expand_size > 1 and audio["input_features"] is not None and input_ids is not None:
@@ -253,18 +259,24 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
             blocks = torch.arange(sum(clips_B), device=input_ids.device).split(clips_B)
             index = torch.cat([block for block in blocks for _ in range(expand_size)])
             audio = {key: value[index.to(value.device)] for key, value in audio.items() if value is not None}
-        input_ids, kwargs = super()._expand_inputs_for_generation(
+        # The mixin annotates its self as a class of transformers' own, which no model outside can be.
+        expanded, kwargs = super()._expand_inputs_for_generation(  # type: ignore[misc]
             expand_size=expand_size, is_encoder_decoder=is_encoder_decoder, input_ids=input_ids, **kwargs
         )
-        return input_ids, {**kwargs, **{key: value for key, value in audio.items() if value is not None}}
+        return expanded, {**kwargs, **{key: value for key, value in audio.items() if value is not None}}
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_pretrained(cls, path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | os.PathLike[Any] | None, *model_args: Any, **kwargs: Any
+    ) -> Any:
         """As ever, but a weight that is missing, unknown or of another size is an error, never a fresh start."""
         want_info = kwargs.pop("output_loading_info", False)
-        model, info = super().from_pretrained(path, *args, output_loading_info=True, **kwargs)
+        path = pretrained_model_name_or_path
+        # With this option it returns a pair, which its annotation does not tell.
+        loaded: Any = super().from_pretrained(path, *model_args, output_loading_info=True, **kwargs)
+        model, info = loaded
         for kind, words in (("missing_keys", "lacks"), ("unexpected_keys", "has unknown"), ("mismatched_keys", "has")):
             names = sorted(str(key) for key in info.get(kind) or ())
             if names:

@@ -9,7 +9,7 @@ N samples, T mel frames, F mel bins.
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -177,7 +177,7 @@ class WearLlamaProcessor(ProcessorMixin):
     def __call__(
         self,
         messages: Sequence[Sequence[Message]] | Sequence[Message],
-        audio: Sequence[Clip | Sequence[Clip] | None] | None = None,
+        audio: Sequence[Clip | list[Clip] | None] | None = None,
         targets: Sequence[str] | None = None,
         padding_side: str | None = None,
     ) -> BatchFeature:
@@ -193,22 +193,21 @@ class WearLlamaProcessor(ProcessorMixin):
             input_ids, attention_mask (B, S); labels (B, S) with targets; input_features (A, C, T, F) and
             feature_lengths (A,) where any row has audio.
         """
-        if messages and isinstance(messages[0], dict):
-            messages = [messages]
-        clips_B = [_clips(row) for row in (audio if audio is not None else [None] * len(messages))]
-        for name, rows in (("audio", clips_B), ("targets", targets)):
-            if rows is not None and len(rows) != len(messages):
-                raise ValueError(f"{len(messages)} conversations came with {len(rows)} rows of {name}")
+        conversations = _conversations(messages)
+        clips_B = [_clips(row) for row in (audio if audio is not None else [None] * len(conversations))]
+        for name, given in (("audio", clips_B), ("targets", targets)):
+            if given is not None and len(given) != len(conversations):
+                raise ValueError(f"{len(conversations)} conversations came with {len(given)} rows of {name}")
         rows = []
-        for number, (conversation, clips) in enumerate(zip(messages, clips_B, strict=True)):
+        for number, (conversation, clips) in enumerate(zip(conversations, clips_B, strict=True)):
             prompt = self.encode_prompt(conversation, [_num_samples(clip) for clip in clips])
             reply = self.encode_target(targets[number]) if targets is not None else []
             rows.append(self._row(prompt, reply))
         side = padding_side or ("left" if targets is None else "right")
         data = self._pad(rows, side, labels=targets is not None)
-        clips = [clip for row in clips_B for clip in row]
-        if clips:
-            data["input_features"], data["feature_lengths"] = self.features(clips)
+        heard = [clip for row in clips_B for clip in row]
+        if heard:
+            data["input_features"], data["feature_lengths"] = self.features(heard)
         return BatchFeature(data)
 
     def _row(self, prompt: list[int], reply: list[int]) -> Row:
@@ -257,7 +256,13 @@ def _tensor(audio: Waveform) -> Tensor:
     return tensor.float()
 
 
-def _clips(row: Clip | Sequence[Clip] | None) -> list[Clip]:
+def _conversations(messages: Sequence[Sequence[Message]] | Sequence[Message]) -> Sequence[Sequence[Message]]:
+    if messages and isinstance(messages[0], dict):
+        return [cast(Sequence[Message], messages)]
+    return cast(Sequence[Sequence[Message]], messages)
+
+
+def _clips(row: Clip | list[Clip] | None) -> list[Clip]:
     if row is None:
         return []
     return list(row) if isinstance(row, list) else [row]

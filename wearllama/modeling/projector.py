@@ -62,5 +62,6 @@ class Projector(nn.Module):
         x_BCLD = self.norm_in(x_BCLD) * mask_BL[:, None, :, None].to(x_BCLD.dtype)
         x_NDL = x_BCLD.flatten(0, 1).transpose(1, 2)
         hidden_NLH = self.dropout(F.gelu(self.conv(x_NDL)).transpose(1, 2))
-        projected_NLE = self.norm_out(self.out(hidden_NLH))
+        # Autocast leaves the linear layer in bfloat16 and the gain in float32, which the norm would warn of.
+        projected_NLE = self.norm_out(self.out(hidden_NLH).to(self.norm_out.weight.dtype))
         return projected_NLE.view(batch, channels, length, -1) + self.channel[None, :, None, :]

@@ -96,7 +96,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase) -> TokenIds:
         raise ValueError(
             f"tokenizer needs an eos and another pad, found eos {tokenizer.eos_token!r} and pad {tokenizer.pad_token!r}"
         )
-    audio, start, end, mute = (tokenizer.convert_tokens_to_ids(token) for token in (*AUDIO_TOKENS, MUTE))
+    audio, start, end, mute = (tokenizer.encode(token, add_special_tokens=False)[0] for token in (*AUDIO_TOKENS, MUTE))
     return TokenIds(audio, start, end, mute, tokenizer.eos_token_id, tokenizer.pad_token_id)
 
 

@@ -27,7 +27,7 @@ class AddedTokens(nn.Module):
             noise_KE = torch.randn_like(rows_KE, dtype=torch.float32) * base.std() * 0.1
             rows_KE.copy_(base.mean(0, keepdim=True) + noise_KE)
 
-    def embed(self, ids_BS: Tensor, base: nn.Embedding) -> Tensor:
+    def embed(self, ids_BS: Tensor, base: nn.Module) -> Tensor:
         """Embeddings (B, S, E): base rows for base ids, own rows for the ids behind them."""
         own_BS = ids_BS >= self.base_vocabulary
         base_BSE = base(ids_BS.masked_fill(own_BS, 0))

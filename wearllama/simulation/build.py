@@ -72,7 +72,10 @@ def render_scene(scene: Scene, config: BankConfig, rng: np.random.Generator) -> 
     rendered = []
     for number, source in enumerate(scene.sources):
         own_voice = source.role == "wearer"
-        worn = head.with_mouth(source.position_3) if own_voice else head
+        worn = head
+        if own_voice:
+            assert source.position_3 is not None, "only a diffuse field has no position"
+            worn = head.with_mouth(source.position_3)
         response = render_response(
             scene.room,
             worn,
@@ -158,7 +161,8 @@ def build_bank(
 def _run(jobs: list[tuple[Any, ...]], workers: int) -> Iterator[None]:
     if workers <= 1 or len(jobs) <= 1:
         for job in jobs:
-            yield _build_room(*job)
+            _build_room(*job)
+            yield
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         futures = [pool.submit(_build_room, *job) for job in jobs]

@@ -97,7 +97,8 @@ class HeadResponses:
     def with_mouth(self, mouth_3: Array) -> "HeadResponses":
         """The same device on the same head with its mouth elsewhere; plane waves are shared."""
         moved = copy(self)
-        moved.array = replace(self.array, mouth=tuple(float(value) for value in mouth_3))
+        x, y, z = (float(value) for value in mouth_3)
+        moved.array = replace(self.array, mouth=(x, y, z))
         return moved
 
     def _fir(self, transfer_XF: Complex) -> Array:

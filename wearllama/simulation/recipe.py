@@ -1,6 +1,7 @@
 """What a mixture is made of, as data (contract 4): JSON in, JSON out, nothing drawn yet."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -82,7 +83,7 @@ class MixtureRecipe:
         return json.loads(json.dumps(row))
 
     @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> "MixtureRecipe":
+    def from_dict(cls, row: Mapping[str, Any]) -> "MixtureRecipe":
         """The recipe of :meth:`to_dict`; ValueError names an unknown or missing field."""
         row = dict(row)
         _check_fields(row, cls, "mixture")

@@ -79,7 +79,7 @@ def draw_scene(config: SceneConfig, array: ArrayGeometry, split: str, index: int
     room = _draw_room(config, rng)
     jitter = rng.normal(0.0, config.mic_jitter_m, (array.num_mics, 3)) if config.mic_jitter_m else 0.0
     moved_M3 = array.positions_M3 + np.clip(jitter, -2 * config.mic_jitter_m, 2 * config.mic_jitter_m)
-    device = replace(array, positions=tuple(tuple(float(x) for x in p) for p in moved_M3))
+    device = replace(array, positions=tuple((float(x), float(y), float(z)) for x, y, z in moved_M3))
     sources = []
     for _ in range(config.wearer_poses):
         moved_3 = array.mouth_3 + rng.uniform(-config.mouth_jitter_m, config.mouth_jitter_m, 3)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from wearllama.atomic import write_json
@@ -67,11 +68,20 @@ def load_initial_weights(model: PreTrainedModel, path: str | Path) -> None:
         ValueError: no checkpoint there, or one with other weights than the model's.
     """
     file = weights_file(path)
-    source = type(model).from_pretrained(file.parent)
-    try:
-        model.load_state_dict(source.state_dict())
-    except RuntimeError as error:
-        raise ValueError(f"init={path}: {file} does not fit this model: {error}") from error
+    wanted, found = model.state_dict(), type(model).from_pretrained(file.parent).state_dict()
+    sizes = {name: (_size(found.get(name)), _size(wanted.get(name))) for name in sorted(wanted | found)}
+    wrong = [name for name, (there, here) in sizes.items() if there != here]
+    if wrong:
+        there, here = sizes[wrong[0]]
+        raise ValueError(
+            f"init={path}: {file} does not fit this model: {len(wrong)} weights differ, "
+            f"first {wrong[0]}: found {there}, wanted {here}"
+        )
+    model.load_state_dict(found)
+
+
+def _size(weight: Tensor | None) -> str:
+    return "nothing" if weight is None else str(tuple(weight.shape))
 
 
 def fingerprint(settings: Any, files: Iterable[str | Path] = ()) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import jiwer
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
@@ -33,7 +33,11 @@ class EncoderTrainer(Trainer):
         self._count = 0
 
     def compute_loss(
-        self, model: EncoderForPretraining, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         with _quick_attention(self.args):
             outputs = model(

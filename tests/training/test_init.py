@@ -1,0 +1,96 @@
+"""Training in stages: ``init`` starts a run from the weights of another."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from transformers import set_seed
+
+from wearllama.modeling.factory import ModelConfig, build_model, build_processor, load_checkpoint
+from wearllama.training.checkpoint import FINAL, load_initial_weights, weights_file
+from wearllama_launch import LaunchError, compose_config
+
+CHAT = [{"role": "system", "content": "Answer."}, {"role": "user", "content": [{"type": "audio"}]}]
+
+
+def logits(model: torch.nn.Module, processor: Any) -> torch.Tensor:
+    clip = 0.1 * torch.randn(5, 8000, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return model.eval()(**processor([CHAT], [clip])).logits
+
+
+def fresh(config: ModelConfig, seed: int = 8) -> tuple[Any, Any]:
+    set_seed(seed)
+    processor = build_processor(config)
+    return processor, build_model(config, processor)
+
+
+@pytest.fixture
+def finished(train: Callable[..., Any], quick: Callable[..., Any], tmp_path: Path) -> Path:
+    """A run of two steps."""
+    train(tmp_path / "reading", quick(steps=2))
+    return tmp_path / "reading"
+
+
+def test_a_finished_run_and_its_checkpoint_give_their_logits(tiny: ModelConfig, finished: Path) -> None:
+    processor, model = fresh(tiny)
+    before = logits(model, processor)
+    wanted = logits(load_checkpoint(finished / FINAL)[0], processor)
+    assert not torch.equal(before, wanted)
+    for folder in (finished, finished / FINAL, finished / "checkpoint-2"):
+        model = fresh(tiny)[1]
+        load_initial_weights(model, folder)
+        assert torch.equal(logits(model, processor), wanted), folder
+
+
+def test_what_is_trained_stays_as_the_new_run_says(tiny: ModelConfig, finished: Path) -> None:
+    _, model = fresh(replace(tiny, freeze={"projector": True}))
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    load_initial_weights(model, finished)
+    assert {name for name, parameter in model.named_parameters() if parameter.requires_grad} == trained
+    assert trained and not any(name.startswith("projector.") for name in trained)
+
+
+def test_a_folder_without_a_model_is_named(recipe: ModuleType, manifest: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=rf"init={tmp_path}: .*{tmp_path}/model\.safetensors.*/final/model\.safetensors"
+    ):
+        weights_file(tmp_path)
+    nowhere = tmp_path / "nowhere"
+    base = ["experiment=tiny", f"data.manifest={manifest}"]
+    config, _ = compose_config("sft", recipe.SftCommand, [*base, f"init={nowhere}"])
+    with pytest.raises(LaunchError, match=f"init.*{nowhere}"):
+        recipe.run_fingerprint(config)
+
+
+def test_a_model_of_other_sizes_is_refused(tiny: ModelConfig, finished: Path) -> None:
+    wider = replace(tiny, decoder_config={**tiny.decoder_config, "intermediate_size": 80})
+    deeper = replace(tiny, decoder_config={**tiny.decoder_config, "num_hidden_layers": 3})
+    for config, words in [
+        (wider, r"6 weights differ, first \S+down_proj\.weight: found \(48, 96\), wanted \(48, 80\)"),
+        (deeper, r"9 weights differ, first \S+layers\.2\.\S+: found nothing, wanted \("),
+    ]:
+        _, model = fresh(config)
+        kept = {name: weight.clone() for name, weight in model.state_dict().items()}
+        with pytest.raises(
+            ValueError, match=rf"init={finished}: {finished}/final/\S+ does not fit this model: {words}"
+        ):
+            load_initial_weights(model, finished)
+        assert all(torch.equal(weight, kept[name]) for name, weight in model.state_dict().items())
+
+
+def test_the_fingerprint_follows_the_initial_weights(recipe: ModuleType, manifest: Path, tmp_path: Path) -> None:
+    base = ["experiment=tiny", f"data.manifest={manifest}"]
+
+    def mark(*overrides: str) -> str:
+        return recipe.run_fingerprint(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0])
+
+    (tmp_path / "model.safetensors").write_bytes(b"one")
+    first = mark(f"init={tmp_path}")
+    assert first not in (mark(), None)
+    (tmp_path / "model.safetensors").write_bytes(b"two")
+    assert mark(f"init={tmp_path}") != first
