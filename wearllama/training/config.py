@@ -9,6 +9,8 @@ from typing import Any, Literal
 import torch
 from transformers import TrainingArguments
 
+from wearllama.training.deepspeed_cpu import require_deepspeed, stay_on_cpu
+
 
 @dataclass(kw_only=True)
 class TrainConfig:
@@ -92,6 +94,10 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
         raise ValueError(
             "train.deepspeed needs torchrun, also for one process: torchrun --nproc_per_node=1 recipes/sft.py"
         )
+    if config.deepspeed is not None:
+        require_deepspeed()
+        if on_cpu:
+            stay_on_cpu()
     return TrainingArguments(
         output_dir=str(output_dir),
         max_steps=config.steps,
