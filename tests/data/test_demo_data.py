@@ -13,7 +13,7 @@ from wearllama.audio.beamforming import Beam
 from wearllama.data.actions import parse_action
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_layout import LEVEL_DBFS, PLACES, Studio, write_vgbench, write_wearvox
-from wearllama.data.demo_scenes import scene_recipe, scene_target, to_example
+from wearllama.data.demo_scenes import TAIL_S, scene_recipe, scene_target, to_example
 from wearllama.data.demo_speakers import Pool, ReadingConfig, train_lines, train_speakers
 from wearllama.data.demo_splits import check_disjoint, split_record
 from wearllama.data.demo_training import TrainPlanner, TrainRows
@@ -140,7 +140,7 @@ def test_recipe_follows_the_clips(train):
     recipe, total = scene_recipe(scene, seconds, split="train", level_dbfs=LEVEL_DBFS)
     first, second = recipe.segments
     assert second.start_s == pytest.approx(first.start_s + 1.5 + scene.spoken[1].gap_s, abs=1e-3)
-    assert total == pytest.approx(second.start_s + 1.5 + 0.15, abs=1e-3)
+    assert total == pytest.approx(second.start_s + 1.5 + TAIL_S, abs=1e-3)
     row = to_example(scene, seconds, load_prompts(style="compact"), level_dbfs=(-40.0, -18.0))
     assert row.metadata["seconds"] == total and row.audio["mixture"]["duration_s"] == total
 
