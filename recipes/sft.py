@@ -67,7 +67,8 @@ def main(config: SftCommand) -> None:
     processor = build_processor(config.model)
     model = build_model(config.model, processor)
     if config.init is not None:
-        load_initial_weights(model, existing_path(config.init, "init"))
+        keep = "" if config.model.encoder == "scratch" else "encoder."
+        load_initial_weights(model, existing_path(config.init, "init"), keep=keep)
     sets = load_sets(config.data, processor, seed=config.train.seed)
     sampler = batch_sampler(
         sets.train,

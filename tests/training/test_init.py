@@ -47,6 +47,15 @@ def test_a_finished_run_and_its_checkpoint_give_their_logits(tiny: ModelConfig, 
         assert torch.equal(logits(model, processor), wanted), folder
 
 
+def test_a_named_encoder_is_kept(tiny: ModelConfig, finished: Path) -> None:
+    _, model = fresh(tiny)
+    encoder = {name: weight.clone() for name, weight in model.encoder.state_dict().items()}
+    decoder = {name: weight.clone() for name, weight in model.decoder.state_dict().items()}
+    load_initial_weights(model, finished, keep="encoder.")
+    assert all(torch.equal(weight, encoder[name]) for name, weight in model.encoder.state_dict().items())
+    assert not all(torch.equal(weight, decoder[name]) for name, weight in model.decoder.state_dict().items())
+
+
 def test_what_is_trained_stays_as_the_new_run_says(tiny: ModelConfig, finished: Path) -> None:
     _, model = fresh(replace(tiny, freeze={"projector": True}))
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -19,21 +19,21 @@ from wearllama.data.demo_speakers import Line, Speaker, Wordings
 class TrainRows:
     """How many rows of each kind training gets."""
 
-    tool_call: int = 640
-    far_command: int = 320
-    wearer_to_person: int = 320
-    far_chat: int = 120
+    tool_call: int = 1500
+    far_command: int = 400
+    wearer_to_person: int = 350
+    far_chat: int = 100
     noise_only: int = 40
-    closed_book: int = 480
-    far_question: int = 80
-    grounding: int = 180
-    trigger_near: int = 260
+    closed_book: int = 320
+    far_question: int = 60
+    grounding: int = 150
+    trigger_near: int = 500
     trigger_far: int = 200
-    same_speaker: int = 420
-    switch: int = 420
-    text_only: int = 600
-    self_talk: int = 460
-    side_talk: int = 380
+    same_speaker: int = 700
+    switch: int = 400
+    text_only: int = 500
+    self_talk: int = 420
+    side_talk: int = 250
     asr: int = 900
 
     def __post_init__(self) -> None:

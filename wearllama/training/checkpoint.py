@@ -61,14 +61,20 @@ def weights_file(path: str | Path) -> Path:
     )
 
 
-def load_initial_weights(model: PreTrainedModel, path: str | Path) -> None:
+def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: str = "") -> None:
     """Put a checkpoint's weights into a model of the same sizes; what is trained stays as the model has it.
+
+    Args:
+        model: receives the weights.
+        path: checkpoint folder, or run folder whose finished model is meant.
+        keep: beginning of the names whose weights stay the model's own (``encoder.``).
 
     Raises:
         ValueError: no checkpoint there, or one with other weights than the model's.
     """
     file = weights_file(path)
     wanted, found = model.state_dict(), type(model).from_pretrained(file.parent).state_dict()
+    found |= {name: weight for name, weight in wanted.items() if keep and name.startswith(keep)}
     sizes = {name: (_size(found.get(name)), _size(wanted.get(name))) for name in sorted(wanted | found)}
     wrong = [name for name, (there, here) in sizes.items() if there != here]
     if wrong:
