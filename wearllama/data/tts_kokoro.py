@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wearllama.data.assets import fetch
+from wearllama.data.onnx_matmul import faster_model
 
 SAMPLE_RATE = 24000
 VOICES: tuple[str, ...] = (
@@ -90,7 +91,7 @@ def _model(cache_dir: str | None, threads: int) -> tuple[Any, dict[str, int]]:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(
-        str(root / "kokoro-v1.0.int8.onnx"), sess_options=options, providers=["CPUExecutionProvider"]
+        faster_model(root / "kokoro-v1.0.int8.onnx"), sess_options=options, providers=["CPUExecutionProvider"]
     )
     return session, json.loads((root / "vocab.json").read_text())["vocab"]
 
