@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_wearllama import DECODER, ENCODER, HEARD, READ, build, clip, tiny_config
 from transformers import AutoModel, LlamaConfig, LlamaForCausalLM
+from transformers.trainer_utils import align_special_tokens
 
 from wearllama.modeling.encoder_io import load_encoder
 from wearllama.modeling.factory import build_model, build_processor, load_checkpoint
@@ -197,3 +198,14 @@ def test_unknown_fields_are_refused():
         build(channels="stereo")
     with pytest.raises(ValueError, match="neither a folder with a causal LM"):
         build(decoder="/no/such/folder", tokenizer="packaged")
+
+
+def test_pad_among_the_added_tokens_as_the_trainer_writes_it(pretrained, tmp_path):
+    processor, model = build(decoder=str(pretrained), decoder_config={}, tokenizer="decoder", lora=LORA)
+    assert processor.ids.pad >= model.config.text_config.vocab_size
+    align_special_tokens(model, processor.tokenizer)
+    assert model.config.text_config.pad_token_id == processor.ids.pad
+    batch = processor([HEARD, READ], [clip(0.4), None])
+    again, its_processor = load_checkpoint(save(processor, model, tmp_path))
+    assert torch.equal(logits(again, batch), logits(model, batch))
+    assert again.generation_config.pad_token_id == its_processor.ids.pad == processor.ids.pad

@@ -1,5 +1,6 @@
 """WearLlamaConfig: everything that ``from_pretrained`` needs to rebuild a model, in one config.json."""
 
+import math
 from dataclasses import field, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -84,6 +85,9 @@ def _text_config(value: dict | PreTrainedConfig | None) -> PreTrainedConfig:
     model_type = settings.pop("model_type", "llama")
     if model_type not in CONFIG_MAPPING:
         raise ValueError(f"text_config.model_type is {model_type!r}, which transformers does not know")
+    if (settings.get("pad_token_id") or 0) >= settings.get("vocab_size", math.inf):
+        # transformers' Trainer writes the tokenizer's pad here; among the added tokens, the decoder has no row for it.
+        settings["pad_token_id"] = None
     return CONFIG_MAPPING[model_type](**settings)
 
 
