@@ -10,7 +10,7 @@ from wearllama.data.assets import AssetUnavailable, fetch
 from wearllama.data.demo_speakers import Line
 from wearllama.data.voices import synthesize, write_clip
 
-_COST = {"kokoro": 1.1, "flite": 0.03, "pico": 0.015}
+_COST = {"kokoro": 0.6, "flite": 0.03, "pico": 0.015}
 """Seconds of one core for a second of speech: what the progress bar counts."""
 
 
