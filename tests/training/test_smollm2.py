@@ -70,7 +70,7 @@ def test_two_lora_steps_and_two_items(tmp_path: Path, manifest: Path) -> None:
     assert facts is not None and facts["steps"] == 2
     history = json.loads((run_dir / "checkpoint-2" / "trainer_state.json").read_text())["log_history"]
     losses = [line["loss"] for line in history if "loss" in line]
-    assert len(losses) == 2 and all(0.0 < loss < 20.0 for loss in losses)
+    assert len(losses) == 2 and all(0.0 < loss < 10.0 for loss in losses)  # ln 49152 = 10.8: knowing nothing
     assert_only_the_adapters_learnt(run_dir / "final", WEIGHTS)
 
     data, out = write_two_items(tmp_path / "wearvox"), tmp_path / "eval"
@@ -80,7 +80,8 @@ def test_two_lora_steps_and_two_items(tmp_path: Path, manifest: Path) -> None:
     )  # fmt: skip
     lines = [json.loads(line) for path in out.glob("wearvox/*/predictions-*.jsonl") for line in path.open()]
     assert sorted(line["id"] for line in lines) == ["row-0", "row-1"]
-    assert all(line["raw"] and not line["error"] and line["latency"]["ttft_s"] > 0 for line in lines)
+    # After two steps a reply may be empty: that the items were run is what can be asked.
+    assert all(not line["error"] and line["latency"]["ttft_s"] > 0 for line in lines)
     results = json.loads(next(out.glob("wearvox/*/results.json")).read_text())
     assert results["items"] == 2
 
