@@ -23,6 +23,7 @@ from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.encoder_io import find_encoder
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.training.align import align_projector
 from wearllama.training.checkpoint import FINAL, completed_facts, fingerprint, load_initial_weights, weights_file
 from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
@@ -40,6 +41,8 @@ class SftCommand:
     train: TrainConfig = field(default_factory=TrainConfig)
     init: str | None = None
     """WearLlama checkpoint (or run folder) of the same sizes whose weights this run starts from: training in stages."""
+    align: bool = False
+    """Start the projector's word path (model.projector.pieces) from the encoder's CTC head and the decoder's words."""
     encoder: str | None = None
     """Short for model.encoder: ``packaged``, ``scratch`` or a folder that recipes/pretrain_encoder.py exported."""
     run_dir: str | None = None
@@ -49,6 +52,8 @@ class SftCommand:
     def __post_init__(self) -> None:
         if self.encoder is not None:
             self.model = replace(self.model, encoder=self.encoder)  # its own checks follow from the choice
+        if self.model.encoder == "scratch":
+            self.align = False  # a random encoder has no words to align with
 
 
 @launch("sft", SftCommand)
@@ -69,6 +74,8 @@ def main(config: SftCommand) -> None:
     if config.init is not None:
         keep = "" if config.model.encoder == "scratch" else "encoder."
         load_initial_weights(model, existing_path(config.init, "init"), keep=keep)
+    if config.align:
+        align_projector(model, processor, config.model.encoder)
     sets = load_sets(config.data, processor, seed=config.train.seed)
     sampler = batch_sampler(
         sets.train,

@@ -66,6 +66,11 @@ class WordPieces:
     def size(self) -> int:
         return self._tokenizer.get_vocab_size()
 
+    def texts(self) -> list[str]:
+        """What each symbol stands for, with a space before those that begin a word; nothing for the blank."""
+        found = sorted(self._tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+        return ["" if piece == BLANK else piece.replace("\u2581", " ") for piece, _ in found]
+
     def encode(self, spoken: str) -> list[int]:
         return self._tokenizer.encode(spoken).ids
 
