@@ -40,7 +40,8 @@ class SftCommand:
     batches: BatchConfig = field(default_factory=BatchConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     init: str | None = None
-    """WearLlama checkpoint (or run folder) of the same sizes whose weights this run starts from: training in stages."""
+    """WearLlama checkpoint (or run folder) of the same sizes whose weights this run starts from: training in stages.
+    A stored encoder that model.encoder names stays that one."""
     align: bool = False
     """Start the projector's word path (model.projector.pieces) from the encoder's CTC head and the decoder's words."""
     encoder: str | None = None
