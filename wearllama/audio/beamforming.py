@@ -111,7 +111,7 @@ def apply_beam(audio_MN: Tensor, beam: Beam) -> Tensor:
             f"audio of shape {tuple(audio_MN.shape)}, wanted (..., {mics}, samples) for array {beam.array!r}"
         )
     samples = audio_MN.shape[-1]
-    hop = _BLOCK_FFT - taps + 1
+    _, hop = beam_blocks(beam)
     blocks = -(-samples // hop)
     before = taps - 1 - beam.delay_samples
     padded = audio_MN.new_zeros((*audio_MN.shape[:-2], blocks * hop + taps - 1), dtype=torch.float32)
@@ -123,6 +123,11 @@ def apply_beam(audio_MN: Tensor, beam: Beam) -> Tensor:
         summed = summed.addcmul_(spectra, filter_F) if mic else spectra.mul_(filter_F)
     filtered = torch.fft.irfft(summed, n=_BLOCK_FFT)[..., taps - 1 :]
     return filtered.flatten(-2)[..., :samples].contiguous()
+
+
+def beam_blocks(beam: Beam) -> tuple[int, int]:
+    """Samples of a block of :func:`apply_beam`, and how many of them are new in each block."""
+    return _BLOCK_FFT, _BLOCK_FFT - beam.fir_MK.shape[1] + 1
 
 
 def select_channels(audio_MN: Tensor, array: ArrayGeometry, beam: Beam) -> tuple[Tensor, Tensor]:

@@ -78,12 +78,14 @@ def transform_source(plan: BlockPlan, signal_N: NDArray[np.float32], start: int,
     last = min((start + len(signal_N) + plan.taps + plan.margin - 2) // plan.hop, plan.blocks - 1)
     if last < first or not len(signal_N):
         return SourceSpectra(first, np.zeros((0, plan.n_fft // 2 + 1), np.complex64))
-    blocks_AP = np.zeros((last - first + 1, plan.n_fft), np.float32)
+    blocks_AP = np.empty((last - first + 1, plan.n_fft), np.float32)
     for number, block_P in enumerate(blocks_AP):
         offset = (first + number) * plan.hop - plan.skip - start  # of the block's sample 0 in the signal
-        low, high = max(offset, 0), min(offset + plan.n_fft, len(signal_N))
-        if low < high:
-            np.multiply(signal_N[low:high], np.float32(gain), out=block_P[low - offset : high - offset])
+        low = min(max(offset, 0), len(signal_N))
+        high = min(max(offset + plan.n_fft, low), len(signal_N))
+        block_P[: low - offset] = 0.0
+        np.multiply(signal_N[low:high], np.float32(gain), out=block_P[low - offset : high - offset])
+        block_P[high - offset :] = 0.0
     return SourceSpectra(first, scipy.fft.rfft(blocks_AP, overwrite_x=True))
 
 
