@@ -143,6 +143,8 @@ def _build_scalar(schema: Any, value: Any, key: str) -> Any:
         return Path(value)
     if schema is str and isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
+    if schema is bool and type(value) is int and value in (0, 1):  # fast=1
+        return bool(value)
     wrong_bool = schema is int and isinstance(value, bool)
     if isinstance(schema, type) and isinstance(value, schema) and not wrong_bool:
         return value

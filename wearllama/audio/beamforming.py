@@ -90,14 +90,16 @@ def design_beam(
             f"array {array.name!r}: mouth transfer {transfer_FM.shape} and covariance {noise_FMM.shape}, "
             f"wanted {expected} and {(*expected, array.num_mics)}"
         )
-    return _realise(_bounded_weights(transfer_FM, noise_FMM, wng_floor_db), taps, array.name)
+    return realise(bounded_weights(transfer_FM, noise_FMM, wng_floor_db), taps, array.name)
 
 
-def delay_and_sum(array: ArrayGeometry, *, taps: int = DEFAULT_TAPS) -> Beam:
+def delay_and_sum(
+    array: ArrayGeometry, *, taps: int = DEFAULT_TAPS, mouth_transfer_FM: NDArray[np.complex128] | None = None
+) -> Beam:
     """The comparison: own voice aligned in phase and averaged over microphones, unit gain towards the mouth."""
-    transfer_FM = mouth_transfer(array, design_freqs_hz())
+    transfer_FM = mouth_transfer(array, design_freqs_hz()) if mouth_transfer_FM is None else mouth_transfer_FM
     size_FM = np.abs(transfer_FM)
-    return _realise(transfer_FM / size_FM / size_FM.sum(axis=1, keepdims=True), taps, array.name)
+    return realise(transfer_FM / size_FM / size_FM.sum(axis=1, keepdims=True), taps, array.name)
 
 
 def apply_beam(audio_MN: Tensor, beam: Beam) -> Tensor:
@@ -111,15 +113,23 @@ def apply_beam(audio_MN: Tensor, beam: Beam) -> Tensor:
             f"audio of shape {tuple(audio_MN.shape)}, wanted (..., {mics}, samples) for array {beam.array!r}"
         )
     samples = audio_MN.shape[-1]
-    hop = _BLOCK_FFT - taps + 1
+    _, hop = beam_blocks(beam)
     blocks = -(-samples // hop)
     before = taps - 1 - beam.delay_samples
-    padded = torch.nn.functional.pad(audio_MN.float(), (before, blocks * hop - samples + beam.delay_samples))
+    padded = audio_MN.new_zeros((*audio_MN.shape[:-2], blocks * hop + taps - 1), dtype=torch.float32)
     filters_MF = torch.fft.rfft(torch.from_numpy(beam.fir_MK).to(audio_MN.device), n=_BLOCK_FFT)
-    spectra = torch.fft.rfft(padded.unfold(-1, _BLOCK_FFT, hop))  # (..., M, blocks, F)
-    summed = (spectra * filters_MF[:, None]).sum(dim=-3)
+    summed = torch.zeros(())
+    for mic, filter_F in enumerate(filters_MF):  # one at a time: a channel's spectra stay in the processor's cache
+        padded[..., before : before + samples] = audio_MN[..., mic, :]
+        spectra = torch.fft.rfft(padded.unfold(-1, _BLOCK_FFT, hop))  # (..., blocks, F)
+        summed = summed.addcmul_(spectra, filter_F) if mic else spectra.mul_(filter_F)
     filtered = torch.fft.irfft(summed, n=_BLOCK_FFT)[..., taps - 1 :]
     return filtered.flatten(-2)[..., :samples].contiguous()
+
+
+def beam_blocks(beam: Beam) -> tuple[int, int]:
+    """Samples of a block of :func:`apply_beam`, and how many of them are new in each block."""
+    return _BLOCK_FFT, _BLOCK_FFT - beam.fir_MK.shape[1] + 1
 
 
 def select_channels(audio_MN: Tensor, array: ArrayGeometry, beam: Beam) -> tuple[Tensor, Tensor]:
@@ -131,27 +141,17 @@ def select_channels(audio_MN: Tensor, array: ArrayGeometry, beam: Beam) -> tuple
 
 def beam_response(beam: Beam, transfer_FM: ArrayLike, freqs_F: ArrayLike) -> NDArray[np.complex128]:
     """Output ``(F,)`` of the applied beam for a source that reaches the microphones with ``transfer_FM``."""
-    return (_filter_response(beam, freqs_F) * np.asarray(transfer_FM)).sum(axis=1)
+    return (filter_response(beam, freqs_F) * np.asarray(transfer_FM)).sum(axis=1)
 
 
-def white_noise_gain_db(beam: Beam, array: ArrayGeometry, freqs_F: ArrayLike) -> NDArray[np.float64]:
-    """Gain ``(F,)`` in own voice over self-noise, relative to the mean microphone."""
-    transfer_FM = mouth_transfer(array, freqs_F)
-    signal_F = np.abs(beam_response(beam, transfer_FM, freqs_F)) ** 2
-    noise_F = (np.abs(_filter_response(beam, freqs_F)) ** 2).sum(axis=1)
-    return 10.0 * np.log10(signal_F / noise_F / (np.abs(transfer_FM) ** 2).mean(axis=1))
+def filter_response(beam: Beam, freqs_F: ArrayLike) -> NDArray[np.complex128]:
+    """Responses ``(F, M)`` of the applied filters, their common delay taken out."""
+    taps_K = np.arange(beam.fir_MK.shape[1]) - beam.delay_samples
+    omega_F = 2.0 * np.pi * np.asarray(freqs_F, dtype=np.float64) / SAMPLE_RATE
+    return np.exp(-1j * np.outer(omega_F, taps_K)) @ beam.fir_MK.T.astype(np.float64)
 
 
-def diffuse_gain_db(beam: Beam, array: ArrayGeometry, freqs_F: ArrayLike) -> NDArray[np.float64]:
-    """Gain ``(F,)`` in own voice over a diffuse field, relative to c_0."""
-    noise_FMM = diffuse_covariance(array.positions_M3, freqs_F)
-    filters_FM = _filter_response(beam, freqs_F)
-    beam_noise_F = np.einsum("fm,fmn,fn->f", filters_FM, noise_FMM, filters_FM.conj()).real
-    signal_F = np.abs(beam_response(beam, mouth_transfer(array, freqs_F), freqs_F)) ** 2
-    return 10.0 * np.log10(signal_F * noise_FMM[:, array.reference, array.reference].real / beam_noise_F)
-
-
-def _bounded_weights(
+def bounded_weights(
     transfer_FM: NDArray[np.complex128], noise_FMM: NDArray[np.complex128], wng_floor_db: float
 ) -> NDArray[np.complex128]:
     """Weights h with h^H g = 1, per bin the least loading that keeps h^H h within the white-noise bound."""
@@ -176,7 +176,7 @@ def _bounded_weights(
     return weights_FM / (power_FM / loaded_FM).sum(axis=1, keepdims=True)
 
 
-def _realise(weights_FM: NDArray[np.complex128], taps: int, name: str) -> Beam:
+def realise(weights_FM: NDArray[np.complex128], taps: int, name: str) -> Beam:
     """Filters whose response is conj(weights) with a delay of half their length, tapered at their ends."""
     if not 3 <= taps <= DESIGN_FFT // 2 or taps % 2 == 0:
         raise ValueError(f"taps is {taps}, wanted an odd number from 3 to {DESIGN_FFT // 2}")
@@ -185,9 +185,3 @@ def _realise(weights_FM: NDArray[np.complex128], taps: int, name: str) -> Beam:
     taper_K = np.minimum(1.0, np.sin(np.pi * (np.arange(taps) + 0.5) / taps) * 2.0)
     fir_MK = (impulse_KM * taper_K[:, None]).T.astype(np.float32)
     return Beam(fir_MK=fir_MK, delay_samples=delay, array=name)
-
-
-def _filter_response(beam: Beam, freqs_F: ArrayLike) -> NDArray[np.complex128]:
-    taps_K = np.arange(beam.fir_MK.shape[1]) - beam.delay_samples
-    omega_F = 2.0 * np.pi * np.asarray(freqs_F, dtype=np.float64) / SAMPLE_RATE
-    return np.exp(-1j * np.outer(omega_F, taps_K)) @ beam.fir_MK.T.astype(np.float64)

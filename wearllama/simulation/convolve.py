@@ -9,13 +9,14 @@ Shapes: N samples, A active blocks, M channels, F bins of one block, P samples o
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-FFT_SIZE = 16_384
+SMALLEST_FFT = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,11 @@ class BlockPlan:
         if self.length <= 0 or self.taps <= 0 or self.margin < 0:
             raise ValueError(f"convolution: length {self.length}, taps {self.taps} must be positive")
 
-    @property
+    @cached_property
     def n_fft(self) -> int:
-        """Block size: twice the usual for very long responses."""
-        size = FFT_SIZE
-        while size < 2 * (self.taps + 2 * self.margin):
+        """Block size: a power of two of which at most a third is spent on the response's length."""
+        size = SMALLEST_FFT
+        while size < 3 * (self.taps + 2 * self.margin):
             size *= 2
         return size
 
@@ -54,33 +55,48 @@ class BlockPlan:
 
 
 class SourceSpectra(NamedTuple):
-    """Transformed blocks of one source: ``block_A`` says which, ``spectrum_AF`` what."""
+    """Transformed blocks of one source: ``first`` says which block of the mixture row 0 of ``spectrum_AF`` is."""
 
-    block_A: NDArray[np.intp]
+    first: int
     spectrum_AF: NDArray[np.complex64]
 
+    @property
+    def end(self) -> int:
+        """The block behind the last."""
+        return self.first + len(self.spectrum_AF)
 
-def transform_source(plan: BlockPlan, signal_N: NDArray[np.float32], start: int) -> SourceSpectra:
+    def scaled(self, gain: float) -> "SourceSpectra":
+        """The same source by ``gain`` louder."""
+        # As real numbers: a complex product would be four times the work.
+        real_AF = self.spectrum_AF.view(np.float32) * np.float32(gain)
+        return self._replace(spectrum_AF=real_AF.view(np.complex64))
+
+
+def transform_source(plan: BlockPlan, signal_N: NDArray[np.float32], start: int, gain: float = 1.0) -> SourceSpectra:
     """Spectra of the blocks that a source touches; its sample 0 stands at sample ``start`` of the mixture."""
     first = max((start - plan.margin) // plan.hop, 0)
     last = min((start + len(signal_N) + plan.taps + plan.margin - 2) // plan.hop, plan.blocks - 1)
-    block_A = np.arange(first, last + 1)
-    if not len(block_A) or not len(signal_N):
-        return SourceSpectra(block_A[:0], np.zeros((0, plan.n_fft // 2 + 1), np.complex64))
-    begin = first * plan.hop - plan.skip
-    window_N = np.zeros((len(block_A) - 1) * plan.hop + plan.n_fft, np.float32)
-    low, high = max(start - begin, 0), min(start - begin + len(signal_N), len(window_N))
-    window_N[low:high] = signal_N[low - (start - begin) : high - (start - begin)]
-    blocks_AP = np.lib.stride_tricks.sliding_window_view(window_N, plan.n_fft)[:: plan.hop]
-    return SourceSpectra(block_A, scipy.fft.rfft(blocks_AP))
+    if last < first or not len(signal_N):
+        return SourceSpectra(first, np.zeros((0, plan.n_fft // 2 + 1), np.complex64))
+    blocks_AP = np.empty((last - first + 1, plan.n_fft), np.float32)
+    for number, block_P in enumerate(blocks_AP):
+        offset = (first + number) * plan.hop - plan.skip - start  # of the block's sample 0 in the signal
+        low = min(max(offset, 0), len(signal_N))
+        high = min(max(offset + plan.n_fft, low), len(signal_N))
+        block_P[: low - offset] = 0.0
+        np.multiply(signal_N[low:high], np.float32(gain), out=block_P[low - offset : high - offset])
+        block_P[high - offset :] = 0.0
+    return SourceSpectra(first, scipy.fft.rfft(blocks_AP, overwrite_x=True))
 
 
 def channel_image(plan: BlockPlan, source: SourceSpectra, response_F: NDArray[np.complex64]) -> NDArray[np.float32]:
     """One source at one channel, float32 (length,)."""
-    image_BP = np.zeros((plan.blocks, plan.hop), np.float32)
-    if len(source.block_A):
-        blocks_AP = scipy.fft.irfft(source.spectrum_AF * response_F, plan.n_fft)
-        image_BP[source.block_A] = blocks_AP[:, plan.skip : plan.skip + plan.hop]
+    image_BP = np.empty((plan.blocks, plan.hop), np.float32)
+    image_BP[: source.first] = 0.0
+    image_BP[source.end :] = 0.0
+    if len(source.spectrum_AF):
+        blocks_AP = scipy.fft.irfft(source.spectrum_AF * response_F, plan.n_fft, overwrite_x=True)
+        image_BP[source.first : source.end] = blocks_AP[:, plan.skip : plan.skip + plan.hop]
     return image_BP.reshape(-1)[: plan.length]
 
 
@@ -88,20 +104,46 @@ def mix_channels(
     plan: BlockPlan,
     sources: list[SourceSpectra],
     responses_MF: list[NDArray[np.complex64]],
-    gains: list[float],
     channels: list[int],
+    out_MN: NDArray[np.float32],
+    *,
     device_MF: NDArray[np.complex64] | None = None,
-) -> NDArray[np.float32]:
-    """The sum of all sources at the given channels, float32 (len(channels), length).
+    gain: float = 1.0,
+) -> None:
+    """Write ``gain`` times the sum of all sources into the given channels of ``out_MN``, float32 (M, length).
 
     ``device_MF`` is a centred filter a channel (within ``plan.margin`` taps) that the sum passes.
     """
-    total_BMF = np.zeros((plan.blocks, len(channels), plan.n_fft // 2 + 1), np.complex64)
-    for source, response_MF, gain in zip(sources, responses_MF, gains, strict=True):
-        scaled_MF = response_MF[channels] * np.float32(gain)
-        for block, spectrum_F in zip(source.block_A, source.spectrum_AF, strict=True):
-            total_BMF[block] += spectrum_F * scaled_MF
-    if device_MF is not None:
-        total_BMF *= device_MF[channels]
-    blocks_BMP = scipy.fft.irfft(total_BMF, plan.n_fft, overwrite_x=True)[..., plan.skip : plan.skip + plan.hop]
-    return blocks_BMP.transpose(1, 0, 2).reshape(len(channels), -1)[:, : plan.length]
+    sum_BF = np.empty((plan.blocks, plan.n_fft // 2 + 1), np.complex64)
+    product_F = np.empty(plan.n_fft // 2 + 1, np.complex64)
+    for channel in channels:  # one at a time: its spectra stay in the processor's cache
+        filter_F = None if device_MF is None else device_MF[channel]
+        for block in range(plan.blocks):
+            _sum_block(block, sources, [response_MF[channel] for response_MF in responses_MF], sum_BF[block], product_F)
+            if filter_F is not None:
+                sum_BF[block] *= filter_F
+        blocks_BP = scipy.fft.irfft(sum_BF, plan.n_fft)
+        for block in range(plan.blocks):
+            begin = block * plan.hop
+            end = min(begin + plan.hop, plan.length)
+            samples_P = blocks_BP[block, plan.skip : plan.skip + end - begin]
+            np.multiply(samples_P, np.float32(gain), out=out_MN[channel, begin:end])
+
+
+def _sum_block(
+    block: int,
+    sources: list[SourceSpectra],
+    responses_F: list[NDArray[np.complex64]],
+    sum_F: NDArray[np.complex64],
+    product_F: NDArray[np.complex64],
+) -> None:
+    """Write the sum of all sources in one block at one channel into ``sum_F``; ``product_F`` is room to work in."""
+    empty = True
+    for source, response_F in zip(sources, responses_F, strict=True):
+        if source.first <= block < source.end:
+            np.multiply(source.spectrum_AF[block - source.first], response_F, out=sum_F if empty else product_F)
+            if not empty:
+                sum_F += product_F
+            empty = False
+    if empty:
+        sum_F[:] = 0.0

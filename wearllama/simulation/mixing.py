@@ -66,11 +66,10 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
     sources = _set_sidetalk(sources, recipe, levels)
     device = draw_device(recipe.device, bank.num_channels, bank.reference, devices)
     background = Background(recipe, plan, bank, noise, room, sources, own_power, noises)
-    audio_MN = _sum(plan, bank, sources, background, device)
+    scale = float(10 ** (level / 20) / np.sqrt(own_power))
+    audio_MN = _sum(plan, bank, sources, background, device, scale)
     if device.self_noise_db is not None:
-        add_self_noise(audio_MN, float(np.sqrt(own_power)) * 10 ** (-device.self_noise_db / 20), devices)
-    scale = 10 ** (level / 20) / np.sqrt(own_power)
-    audio_MN *= np.float32(scale)
+        add_self_noise(audio_MN, 10 ** ((level - device.self_noise_db) / 20), devices)
     limit_and_quantise(audio_MN, recipe.device)
     metadata = {
         "room": room,
@@ -158,28 +157,33 @@ def _set_sidetalk(sources: list[PlacedSource], recipe: MixtureRecipe, rng: np.ra
 
 
 def _sum(
-    plan: BlockPlan, bank: RirBank, sources: list[PlacedSource], background: Background, device: DeviceDraw
+    plan: BlockPlan,
+    bank: RirBank,
+    sources: list[PlacedSource],
+    background: Background,
+    device: DeviceDraw,
+    scale: float,
 ) -> Signal:
     """All channels (M, N) behind the device's filters; c_0 is the sum of the images that are there already."""
     reference = bank.reference
     spectra = [source.spectra for source in sources]
     rirs = [source.rir for source in sources]
-    gains = [source.gain for source in sources]
-    audio_MN = np.zeros((bank.num_channels, plan.length), np.float32)
-    for source in sources:
-        audio_MN[reference] += source.image_N
+    audio_MN = np.empty((bank.num_channels, plan.length), np.float32)
+    c0_N = audio_MN[reference]
+    c0_N[:] = sources[0].image_N if sources else 0.0
+    for source in sources[1:]:
+        c0_N += source.image_N
     if background.spectra is not None and background.rir is not None:
-        spectra.append(background.spectra)
+        spectra.append(background.spectra.scaled(background.gain))
         rirs.append(background.rir)
-        gains.append(background.gain)
-        audio_MN[reference] += np.float32(background.gain) * background.image_N
-    audio_MN[reference] *= np.float32(device.gain_M[reference])
+        c0_N += np.float32(background.gain) * background.image_N
+    c0_N *= np.float32(device.gain_M[reference] * scale)
     others = [channel for channel in range(bank.num_channels) if channel != reference]
     responses = [bank.spectrum(rir, plan.n_fft) for rir in rirs]
     filters_MF = None if device.is_linear_identity else device.response_MF(plan.n_fft)
-    audio_MN[others] = mix_channels(plan, spectra, responses, gains, others, filters_MF)
+    mix_channels(plan, spectra, responses, others, audio_MN, device_MF=filters_MF, gain=scale)
     if background.wind_MN is not None:
-        audio_MN += np.float32(background.gain) * background.wind_MN
+        audio_MN += np.float32(background.gain * scale) * background.wind_MN
     return audio_MN
 
 
@@ -192,7 +196,7 @@ def _overlap(sources: list[PlacedSource], length: int) -> float:
 
 def _describe(source: PlacedSource, bank: RirBank, scale: float) -> dict[str, Any]:
     entry = bank.entries[source.rir]
-    level = power(source.active_image()) * scale**2
+    level = source.active_power() * scale**2
     return {
         "role": source.segment.role,
         "sidetalk": source.sidetalk,

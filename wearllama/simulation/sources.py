@@ -75,6 +75,7 @@ class PlacedSource(NamedTuple):
     start: int
     active_N: NDArray[np.bool_]
     spectra: SourceSpectra
+    """Gain included."""
     image_N: Signal
     """At c_0, gain included."""
 
@@ -86,9 +87,21 @@ class PlacedSource(NamedTuple):
         """The image at c_0 where the dry source speaks."""
         return self.image_N[self.start : self.end][self.active_N]
 
+    def active_power(self) -> float:
+        """Mean square of :meth:`active_image`."""
+        image_N = self.image_N[self.start : self.end]
+        whole = len(image_N) // ACTIVE_FRAME * ACTIVE_FRAME
+        frames_FP = image_N[:whole].reshape(-1, ACTIVE_FRAME)  # a frame is active as a whole
+        active_F = self.active_N[:whole:ACTIVE_FRAME]
+        total = float(np.einsum("fp,fp->f", frames_FP, frames_FP)[active_F].sum(dtype=np.float64))
+        total += float(np.square(image_N[whole:][self.active_N[whole:]]).sum(dtype=np.float64))
+        return total / max(int(np.count_nonzero(self.active_N)), 1)
+
     def scaled(self, factor: float) -> "PlacedSource":
         """The same source by ``factor`` louder."""
-        return self._replace(gain=self.gain * factor, image_N=self.image_N * np.float32(factor))
+        return self._replace(
+            gain=self.gain * factor, spectra=self.spectra.scaled(factor), image_N=self.image_N * np.float32(factor)
+        )
 
 
 def place_source(
@@ -97,12 +110,11 @@ def place_source(
     """Put a source at its time through its response."""
     start = round(segment.start_s * SAMPLE_RATE)
     gain = 10 ** ((effort_db + segment.gain_db) / 20)
-    spectra = transform_source(plan, file.signal_N, start - bank.pre_samples)
+    spectra = transform_source(plan, file.signal_N, start - bank.pre_samples, gain)
     image_N = channel_image(plan, spectra, bank.spectrum(rir, plan.n_fft)[bank.reference])
-    image_N *= np.float32(gain)
     return PlacedSource(segment, sidetalk, rir, effort_db, gain, start, file.active_N, spectra, image_N)
 
 
 def power(signal_N: Signal) -> float:
     """Mean square; 0 of nothing."""
-    return float(np.mean(np.square(signal_N, dtype=np.float64))) if len(signal_N) else 0.0
+    return float(np.mean(np.square(signal_N), dtype=np.float64)) if len(signal_N) else 0.0

@@ -1,0 +1,27 @@
+"""Measure one part of the project against its alternatives; the last line printed is one JSON object with the ratios.
+
+Run as: python tools/benchmark.py mixing
+        python tools/benchmark.py mixing fast=1
+        python tools/benchmark.py mixing --help
+
+The last line: {"benchmark": NAME, "ratios": {...}}.
+"""
+
+import os
+import sys
+
+# Before numpy and torch are imported: a benchmark measures one thread.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"
+
+from benchmarks.mixing import main as mixing  # noqa: E402
+
+BENCHMARKS = {"mixing": mixing}
+
+if __name__ == "__main__":
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    if wanted not in BENCHMARKS:
+        print(f"error: no benchmark {wanted!r}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        sys.exit(2)
+    del sys.argv[1]
+    BENCHMARKS[wanted]()
