@@ -32,18 +32,18 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage("fetch", "fetch voices, recordings and noise", "tools/fetch_assets.py", 1.5),
-    Stage("bank", "simulate room responses of the array", "tools/build_rir_bank.py", 0.5),
-    Stage("prepare", "write and speak the texts, lay out the benchmarks", "tools/prepare_demo.py", 8.0),
+    Stage("fetch", "fetch voices, recordings and noise", "tools/fetch_assets.py", 0.5),
+    Stage("bank", "simulate room responses of the array", "tools/build_rir_bank.py", 0.7),
+    Stage("prepare", "write and speak the texts, lay out the benchmarks", "tools/prepare_demo.py", 7.5),
     Stage("read", "teach the decoder to read", "recipes/sft.py experiment=demo_text run_dir=runs/demo/text", 2.0),
     Stage(
         "train",
         "train projector and decoder to hear",
         "recipes/sft.py experiment=demo init=runs/demo/text run_dir=runs/demo/sft",
-        7.0,
+        9.0,
     ),
-    Stage("wearvox", "evaluate on the WearVox layout", "eval/wearvox.py ckpt=runs/demo/sft", 2.0),
-    Stage("vgbench", "evaluate on the VGBench layout", "eval/vgbench.py ckpt=runs/demo/sft", 2.0),
+    Stage("wearvox", "evaluate on the WearVox layout", "eval/wearvox.py ckpt=runs/demo/sft", 1.2),
+    Stage("vgbench", "evaluate on the VGBench layout", "eval/vgbench.py ckpt=runs/demo/sft", 0.8),
     Stage("report", "draw up the table and the page", "tools/report_demo.py", 0.2),
 )
 StageName = Literal["fetch", "bank", "prepare", "read", "train", "wearvox", "vgbench", "report"]
