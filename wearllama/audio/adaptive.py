@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wearllama.audio.array import ArrayGeometry
+from wearllama.audio.beam_metrics import Field, own_voice_field
 from wearllama.audio.beamforming import Beam, design_beam, filter_response
-from wearllama.audio.head import diffuse_covariance, mouth_transfer
 from wearllama.audio.timebase import SAMPLE_RATE
 
 
@@ -51,6 +51,11 @@ class AdaptiveOutput(NamedTuple):
     """Frames in which the wearer was taken to speak."""
 
 
+def window_freqs_hz(config: AdaptiveConfig | None = None) -> NDArray[np.float64]:
+    """The ``(F,)`` frequencies of the analysis window."""
+    return np.linspace(0.0, SAMPLE_RATE / 2, (config or AdaptiveConfig()).n_fft // 2 + 1)
+
+
 def mvdr_weights(noise_FMM: Tensor, transfer_FM: Tensor, loading: float = 0.0) -> Tensor:
     """Weights ``h (..., F, M)`` with ``h^H g = 1`` and least ``h^H Phi h``; c_0-relative transfer ``g``.
 
@@ -65,21 +70,27 @@ def mvdr_weights(noise_FMM: Tensor, transfer_FM: Tensor, loading: float = 0.0) -
 
 
 def adaptive_mvdr(
-    audio_MN: Tensor, array: ArrayGeometry, config: AdaptiveConfig | None = None, *, beam: Beam | None = None
+    audio_MN: Tensor,
+    array: ArrayGeometry,
+    config: AdaptiveConfig | None = None,
+    *,
+    beam: Beam | None = None,
+    field: Field | None = None,
 ) -> AdaptiveOutput:
     """c_x ``(N,)`` of an array's recording ``(M, N)``, aligned with c_0.
 
-    ``beam`` tells own voice from others; by default the array's nominal one.  ValueError for another number of channels.
+    ``beam`` tells own voice from others, ``field`` (at :func:`window_freqs_hz`) is where own voice comes from and what
+    is heard at the start; by default both are the array's nominal ones.  ValueError for another number of channels.
     """
     if audio_MN.ndim != 2 or audio_MN.shape[0] != array.num_mics:
         raise ValueError(f"audio of shape {tuple(audio_MN.shape)}, wanted ({array.num_mics}, samples): {array.name!r}")
     config = config or AdaptiveConfig()
     spectra_TFM = _analyse(audio_MN, config.n_fft)
-    freqs_F = np.linspace(0.0, SAMPLE_RATE / 2, config.n_fft // 2 + 1)
-    speaks_T = _wearer_speaks(spectra_TFM, beam or design_beam(array), array.reference, freqs_F, config)
-    noise_FMM = torch.from_numpy(diffuse_covariance(array.positions_M3, freqs_F)).to(torch.complex64)
+    field = field or own_voice_field(array, window_freqs_hz(config))
+    speaks_T = _wearer_speaks(spectra_TFM, beam or design_beam(array), array.reference, field.freqs_F, config)
+    noise_FMM = torch.from_numpy(field.diffuse_FMM).to(torch.complex64)
     covariance_TFMM = _follow_noise(spectra_TFM, speaks_T, noise_FMM, config)
-    transfer_FM = torch.from_numpy(mouth_transfer(array, freqs_F)).to(torch.complex64)
+    transfer_FM = torch.from_numpy(field.target_FM).to(torch.complex64)
     weights_TFM = mvdr_weights(covariance_TFMM, transfer_FM, 10.0 ** (config.loading_db / 10.0))
     return AdaptiveOutput(apply_weights(audio_MN, weights_TFM), weights_TFM, speaks_T)
 

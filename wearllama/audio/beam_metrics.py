@@ -93,15 +93,15 @@ def pattern_db(beam: Beam, transfers_DFM: Complex, freqs_F: Array, reference: in
     return 10.0 * np.log10(band_means(freqs_F, heard_DF) / band_means(freqs_F, alone_DF))
 
 
-def _white_noise_gain_db(filters_FM: Complex, field: Field, device_M: ArrayLike = 1.0) -> Array:
-    target_FM = field.target_FM * device_M
+def _white_noise_gain_db(filters_FM: Complex, field: Field, device_M: Complex | None = None) -> Array:
+    target_FM = field.target_FM if device_M is None else field.target_FM * device_M
     signal_F = np.abs((filters_FM * target_FM).sum(axis=1)) ** 2
     noise_F = (np.abs(filters_FM) ** 2).sum(axis=1)
     return 10.0 * np.log10(signal_F / noise_F / (np.abs(target_FM) ** 2).mean(axis=1))
 
 
-def _diffuse_gain_db(filters_FM: Complex, field: Field, device_M: ArrayLike = 1.0) -> Array:
-    weights_FM = filters_FM * device_M
+def _diffuse_gain_db(filters_FM: Complex, field: Field, device_M: Complex | None = None) -> Array:
+    weights_FM = filters_FM if device_M is None else filters_FM * device_M
     noise_F = np.einsum("fm,fmn,fn->f", weights_FM, field.diffuse_FMM, weights_FM.conj()).real
     signal_F = np.abs((weights_FM * field.target_FM).sum(axis=1)) ** 2
     # The device's gain at c_0 cancels: voice and field pass the same microphone there.

@@ -28,7 +28,7 @@ Complex = NDArray[np.complex128]
 def direction_transfer(
     array: ArrayGeometry, azimuth_deg: float, elevation_deg: float = 0.0, distance_m: float = TALKER_DISTANCE_M
 ) -> Complex:
-    """A talker's transfer ``(F, M)`` relative to c_0 at ``design_freqs_hz()``; 0 degrees ahead, positive to the left."""
+    """Transfer ``(F, M)`` of a talker relative to c_0 at ``design_freqs_hz()``; 0 is ahead, positive to the left."""
     azimuth, elevation = np.deg2rad([azimuth_deg, elevation_deg])
     towards_3 = np.array([np.cos(elevation) * np.sin(azimuth), np.sin(elevation), np.cos(elevation) * np.cos(azimuth)])
     source_3 = np.asarray(HEAD_CENTRE) + distance_m * towards_3

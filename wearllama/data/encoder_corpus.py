@@ -205,7 +205,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         recipe = MixtureRecipe(
             segments=tuple(segments),
             sidetalk=tuple(sidetalk),
-            noise_type=str(rng.choice(s.noise_types or self.noise.names)),
+            noise_type=str(rng.choice(s.noise_types or self.noise.drawn)),
             snr_db=s.snr_db,
             level_dbfs=s.level_dbfs,
             split=self.split,

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wearllama.simulation.background import Background
+from wearllama.simulation.background import Background, plan_noise
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.convolve import BlockPlan, mix_channels
 from wearllama.simulation.device import HILBERT_HALF, DeviceDraw, add_self_noise, draw_device, limit_and_quantise
@@ -57,15 +57,16 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
     length = _length(recipe, ends, places)
     files = [_cut(f, length - round(s.start_s * SAMPLE_RATE)) for (s, _), f in zip(segments, files, strict=True)]
     plan = BlockPlan(length=length, taps=bank.num_taps, margin=HILBERT_HALF)
+    noise_plan = plan_noise(recipe, noise, noises)
     sources = []
     for (segment, sidetalk), file, rir in zip(segments, files, rirs, strict=True):
-        effort = float(levels.normal()) * recipe.effort_db
+        effort = float(levels.normal()) * recipe.effort_db + noise_plan.lombard_db
         sources.append(place_source(plan, bank, file, segment, sidetalk, rir, effort))
     own_power = _own_voice_power(bank, room)
     level = draw_from(recipe.level_dbfs, levels)
     sources = _set_sidetalk(sources, recipe, levels)
     device = draw_device(recipe.device, bank.num_channels, bank.reference, devices)
-    background = Background(recipe, plan, bank, noise, room, sources, own_power, noises)
+    background = Background(recipe, noise_plan, plan, bank, noise, room, sources, own_power, noises)
     scale = float(10 ** (level / 20) / np.sqrt(own_power))
     audio_MN = _sum(plan, bank, sources, background, device, scale)
     if device.self_noise_db is not None:
@@ -173,13 +174,13 @@ def _sum(
     c0_N[:] = sources[0].image_N if sources else 0.0
     for source in sources[1:]:
         c0_N += source.image_N
-    if background.spectra is not None and background.rir is not None:
-        spectra.append(background.spectra.scaled(background.gain))
-        rirs.append(background.rir)
+    responses = [bank.spectrum(rir, plan.n_fft) for rir in rirs]
+    if background.parts:
+        spectra += [heard.scaled(background.gain) for heard, _ in background.parts]
+        responses += [response_MF for _, response_MF in background.parts]
         c0_N += np.float32(background.gain) * background.image_N
     c0_N *= np.float32(device.gain_M[reference] * scale)
     others = [channel for channel in range(bank.num_channels) if channel != reference]
-    responses = [bank.spectrum(rir, plan.n_fft) for rir in rirs]
     filters_MF = None if device.is_linear_identity else device.response_MF(plan.n_fft)
     mix_channels(plan, spectra, responses, others, audio_MN, device_MF=filters_MF, gain=scale)
     if background.wind_MN is not None:

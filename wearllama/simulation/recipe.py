@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,6 +45,14 @@ class MixtureRecipe:
     """A name of the noise bank; None draws one."""
     snr_db: float | Range | None = (-5.0, 40.0)
     """Segments over noise at c_0, on reverberant images over active speech; None for no noise."""
+    noise_dba: float | Range | Literal["typical"] | None = None
+    """Instead of ``snr_db``: the noise's level at the wearer's head in dB(A), over which everybody raises his voice
+    (Lombard), so that the SNR follows; ``typical`` is the kind's usual level."""
+    noise_field: Literal["point", "diffuse", "isotropic"] | None = None
+    """How the noise arrives: from a place, through the room from no place, or evenly from everywhere around the head;
+    None: as its kind does (never isotropic)."""
+    noise_distance_m: float | Range | None = None
+    """How far away the source of a ``typical`` level is; None: as its name says."""
     sidetalk_snr_db: float | Range | None = None
     """Segments over all of sidetalk at c_0, each over its own active speech; None leaves true levels."""
     split: str = "train"
@@ -61,7 +69,7 @@ class MixtureRecipe:
     def __post_init__(self) -> None:
         for name in ("segments", "sidetalk"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name in ("snr_db", "sidetalk_snr_db", "level_dbfs"):
+        for name in ("snr_db", "noise_dba", "noise_distance_m", "sidetalk_snr_db", "level_dbfs"):
             value = getattr(self, name)
             if isinstance(value, list | tuple):
                 if len(value) != 2 or not value[0] <= value[1]:
@@ -69,6 +77,14 @@ class MixtureRecipe:
                 object.__setattr__(self, name, (float(value[0]), float(value[1])))
         if self.duration_s is not None and self.duration_s <= 0:
             raise ValueError(f"mixture: duration_s is {self.duration_s}, wanted a positive number")
+        if self.noise_field not in (None, "point", "diffuse", "isotropic"):
+            raise ValueError(f"mixture: noise_field is {self.noise_field!r}, wanted point, diffuse or isotropic")
+        if isinstance(self.noise_dba, str) and self.noise_dba != "typical":
+            raise ValueError(f"mixture: noise_dba is {self.noise_dba!r}, wanted a number, (low, high) or 'typical'")
+        if self.noise_distance_m is not None and self.noise_dba != "typical":
+            raise ValueError("mixture: noise_distance_m is given, which needs noise_dba='typical'")
+        if self.noise_distance_m is not None and np.min(self.noise_distance_m) <= 0:
+            raise ValueError(f"mixture: noise_distance_m is {self.noise_distance_m}, wanted positive numbers")
         if self.effort_db < 0:
             raise ValueError(f"mixture: effort_db is {self.effort_db}, wanted 0 or more")
 
