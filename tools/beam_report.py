@@ -21,6 +21,7 @@ import numpy as np
 from beams.bench import Bench, measured_bench, modelled_bench
 from beams.talker import talker_table
 
+from wearllama.atomic import write_text
 from wearllama.audio.array import load_array
 from wearllama.audio.beam_metrics import (
     BANDS_HZ,
@@ -31,7 +32,7 @@ from wearllama.audio.beam_metrics import (
     white_noise_gain_db,
 )
 from wearllama.audio.beamforming import Beam, design_freqs_hz
-from wearllama_launch import existing_path, launch, write_atomic
+from wearllama_launch import existing_path, launch
 
 LEAST_DB = {"nominal": (12.0, 15.0, 11.0, 4.0, 2.0), "mismatch": (9.0, 10.0, 8.0, 3.5, 2.0)}
 """Diffuse gain that the fixed beam on measured glasses responses has to reach, per band."""
@@ -83,8 +84,8 @@ def main(config: BeamReport) -> None:
     out = Path(config.out_dir)
     out.mkdir(parents=True, exist_ok=True)
     results = {"array": bench.name, "bands_hz": BANDS_HZ, "gains": rows, "talker": talker.rows}
-    write_atomic(out / "report.md", text + "\n")
-    write_atomic(out / "results.json", json.dumps(results, indent=1) + "\n")
+    write_text(out / "report.md", text + "\n")
+    write_text(out / "results.json", json.dumps(results, indent=1) + "\n")
     draw_gains(bench, out / "gains.png")
     draw_patterns(bench, out / "patterns.png")
     print(f"{text}\n\nwritten: {out}/report.md, results.json, gains.png, patterns.png")
