@@ -176,6 +176,7 @@ def _sum(
         c0_N += source.image_N
     responses = [bank.spectrum(rir, plan.n_fft) for rir in rirs]
     if background.parts:
+        assert background.image_N is not None, "parts come with their image at c_0"
         spectra += [heard.scaled(background.gain) for heard, _ in background.parts]
         responses += [response_MF for _, response_MF in background.parts]
         c0_N += np.float32(background.gain) * background.image_N
