@@ -22,7 +22,7 @@ from wearllama.data.encoder_corpus import PretrainingBatches, SceneConfig, read_
 from wearllama.modeling.pretraining import EncoderForPretraining, EncoderPretrainingConfig
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
-from wearllama.training.config import fast_bf16
+from wearllama.training.config import use_bf16
 from wearllama.training.encoder import (
     EncoderTrainer,
     export_encoder,
@@ -162,7 +162,7 @@ def arguments(config: PretrainEncoder, run_dir: Path) -> TrainingArguments:
         dataloader_num_workers=config.workers,
         remove_unused_columns=False,
         report_to="none",
-        bf16=fast_bf16(on_cpu=on_cpu) if config.bf16 == "auto" else config.bf16,
+        bf16=use_bf16(config.bf16, on_cpu=on_cpu),
         use_cpu=on_cpu,
         ddp_find_unused_parameters=False,
         ddp_backend="gloo" if on_cpu else None,

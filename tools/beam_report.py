@@ -8,7 +8,6 @@ Prints the tables and writes OUT_DIR/report.md, results.json, gains.png and patt
 diffuse field is what comes evenly from all measured directions (horizontal ones: a cylindrical field).
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 from beams.bench import Bench, measured_bench, modelled_bench
 from beams.talker import talker_table
 
-from wearllama.atomic import write_text
+from wearllama.atomic import replacing, write_json, write_text
 from wearllama.audio.array import load_array
 from wearllama.audio.beam_metrics import (
     BANDS_HZ,
@@ -82,10 +81,9 @@ def main(config: BeamReport) -> None:
     talker = talker_table(bench, config.talker_deg)
     text = "\n\n".join([f"# Beams of {bench.name}", gain_table(rows, config), *verdict(rows, config), talker.text()])
     out = Path(config.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
     results = {"array": bench.name, "bands_hz": BANDS_HZ, "gains": rows, "talker": talker.rows}
     write_text(out / "report.md", text + "\n")
-    write_text(out / "results.json", json.dumps(results, indent=1) + "\n")
+    write_json(out / "results.json", results, ensure_ascii=True)
     draw_gains(bench, out / "gains.png")
     draw_patterns(bench, out / "patterns.png")
     print(f"{text}\n\nwritten: {out}/report.md, results.json, gains.png, patterns.png")
@@ -179,10 +177,9 @@ def draw_patterns(bench: Bench, path: Path) -> None:
 
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    temporary = path.with_name(f".{path.name}.tmp")
-    figure.savefig(temporary, dpi=110, format="png")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=110, format="png")
     plt.close(figure)
-    temporary.replace(path)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """G.722 decoding, the labels' repetition guard, transcripts of read speech."""
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,9 @@ from wearllama.data.recordings import SAMPLE_RATE, decode_g722_tree, read_g722
 av = pytest.importorskip("av")
 
 
-def _tool():
-    path = Path(__file__).parents[2] / "tools" / "label_speech.py"
-    spec = spec_from_file_location("label_speech_tool", path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def tool(load_script):
+    return load_script("tools", "label_speech")
 
 
 def _write_g722(path: Path, seconds: float = 0.5, hz: float = 1000.0) -> np.ndarray:
@@ -66,16 +62,15 @@ def test_empty_file_is_named(tmp_path):
         ("no no no", False),
     ],
 )
-def test_loops_are_noticed(text, looping):
-    assert _tool().repeats_itself(text) is looping
+def test_loops_are_noticed(tool, text, looping):
+    assert tool.repeats_itself(text) is looping
 
 
-def test_read_speech_takes_its_own_transcript(tmp_path, monkeypatch):
+def test_read_speech_takes_its_own_transcript(tool, tmp_path, monkeypatch):
     folder = tmp_path / "asset" / "librivox"
     folder.mkdir(parents=True)
     soundfile.write(folder / "austen-0880.wav", np.full(SAMPLE_RATE, 0.1), SAMPLE_RATE)
     (folder / "transcription").write_text("<s> he was not ill disposed </s> (austen-0880)\n")
-    tool = _tool()
     monkeypatch.setattr(tool, "fetch", lambda name, cache: tmp_path / "asset")
     for _ in range(2):
         tool.librivox(tmp_path / "out", None)

@@ -3,7 +3,7 @@
 
 import json
 import shutil
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -108,15 +108,13 @@ def test_kokoro_phonemes():
     assert phonemize("car", "en-gb") != phonemize("car", "en-us")
 
 
-def _tool() -> ModuleType:
-    spec = spec_from_file_location("synthesize_tool", Path(voices.__file__).parents[2] / "tools" / "synthesize.py")
-    tool = module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    return tool
+@pytest.fixture
+def tool(load_script: Callable[[str, str], ModuleType]) -> ModuleType:
+    return load_script("tools", "synthesize")
 
 
-def test_batch_tool_resumes_and_drops_a_torn_last_line(tmp_path: Path, monkeypatch):
-    tool, out = _tool(), tmp_path / "out"
+def test_batch_tool_resumes_and_drops_a_torn_last_line(tool: ModuleType, tmp_path: Path, monkeypatch):
+    out = tmp_path / "out"
     requests = tmp_path / "requests.jsonl"
     rows = [{"text": f"Number {n}.", "voice": "pico/en-US", "kind": "test"} for n in range(3)]
     requests.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -134,8 +132,7 @@ def test_batch_tool_resumes_and_drops_a_torn_last_line(tmp_path: Path, monkeypat
     assert manifest.read_text().splitlines() == lines
 
 
-def test_batch_tool_reports_a_failure_and_goes_on(tmp_path: Path):
-    tool = _tool()
+def test_batch_tool_reports_a_failure_and_goes_on(tool: ModuleType, tmp_path: Path):
     requests = [{"id": str(n), "text": text, "voice": "pico/en-US", "speed": 1.0, "pitch": 1.0}
                 for n, text in enumerate(["  ", "Hello."])]  # fmt: skip
     (failure,) = tool.synthesize_all(requests, tmp_path, workers=0)
@@ -143,8 +140,8 @@ def test_batch_tool_reports_a_failure_and_goes_on(tmp_path: Path):
     assert tool.finished_ids(tmp_path / "manifest.jsonl") == {"1"}
 
 
-def test_batch_tool_names_the_bad_line(tmp_path: Path):
+def test_batch_tool_names_the_bad_line(tool: ModuleType, tmp_path: Path):
     requests = tmp_path / "requests.jsonl"
     requests.write_text('{"text": "a", "voice": "pico/en-US"}\n{"text": "b", "voice": "pico/xx"}\n')
     with pytest.raises(ValueError, match=r"requests\.jsonl, line 2: .*no voice 'pico/xx'"):
-        _tool().read_requests(requests)
+        tool.read_requests(requests)

@@ -1,24 +1,17 @@
 """tools/beam_report.py: tables, verdict and figures from one small run."""
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module")
-def report() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        yield importlib.import_module("beam_report")
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
+def report(load_script: Callable[[str, str], ModuleType]) -> ModuleType:
+    return load_script("tools", "beam_report")
 
 
 def test_one_run_writes_tables_and_figures(

@@ -1,25 +1,17 @@
 """tools/benchmark.py mixing: every way mixes the same, and the last line is JSON."""
 
-import importlib
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module")
-def mixing() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        yield importlib.import_module("benchmarks.mixing")
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
+def mixing(load_script: Callable[[str, str], ModuleType]) -> ModuleType:
+    return load_script("tools", "benchmarks.mixing")
 
 
 def test_all_ways_give_one_mixture_and_the_report_ends_in_json(

@@ -1,7 +1,7 @@
 """tools/demo.py: every stage is a command that exists, and exit codes are passed on."""
 
-import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -11,12 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tool_demo", ROOT / "tools" / "demo.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def demo(load_script: Callable[[str, str], ModuleType]) -> ModuleType:
+    return load_script("tools", "demo")
 
 
 def test_every_stage_is_a_script_of_the_project(demo: ModuleType) -> None:

@@ -1,22 +1,15 @@
 """The preparation's settings and stamps: what is valid is skipped, what was made from something else is made again."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from wearllama_launch import compose_config
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module")
-def tool():
-    spec = importlib.util.spec_from_file_location("prepare_demo_tool", ROOT / "tools" / "prepare_demo.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def tool(load_script):
+    return load_script("tools", "prepare_demo")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A tiny training set of real files: five-channel recordings of different lengths, and rows without sound."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -26,13 +25,9 @@ TARGETS = ("[Mute]", "It is nine.", '<|TOOL|>[{"name": "call", "parameters": {"c
 
 
 @pytest.fixture(scope="session")
-def recipe() -> ModuleType:
+def recipe(load_script: Callable[[str, str], ModuleType]) -> ModuleType:
     """recipes/sft.py as a module."""
-    spec = importlib.util.spec_from_file_location("recipe_sft", ROOT / "recipes" / "sft.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("recipes", "sft")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beam_metrics import Field, own_voice_field
 from wearllama.audio.beamforming import Beam, delay_and_sum, design_beam, design_freqs_hz
-from wearllama.audio.head import HEAD_CENTRE, diffuse_covariance, point_transfer
+from wearllama.audio.head import diffuse_covariance, place_around, point_transfer
 from wearllama.audio.measured import measured_field, read_directions, read_mouth, transfer_of
 from wearllama.audio.nlcmv import design_nlcmv, direction_transfer
 
@@ -68,9 +68,7 @@ def modelled_bench(array: ArrayGeometry, wng_floor_db: float, azimuths_deg: Sequ
     azimuth_D = np.arange(0.0, 360.0, 6.0)
 
     def talker_at(azimuth_deg: float, freqs_F: NDArray[np.float64]) -> Complex:
-        angle = np.deg2rad(azimuth_deg)
-        source_3 = np.asarray(HEAD_CENTRE) + np.array([np.sin(angle), 0.0, np.cos(angle)])
-        return point_transfer(source_3, array.positions_M3, freqs_F)
+        return point_transfer(place_around(azimuth_deg), array.positions_M3, freqs_F)
 
     return Bench(
         name=f"{array.name} (head model)",

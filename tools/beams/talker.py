@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from beams.bench import OWN, Bench
+from beams.bench import Bench
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from torch import Tensor
@@ -50,9 +50,8 @@ def talker_table(bench: Bench, talker_deg: float) -> TalkerTable:
     """Both sources through each beam for own voice, and through the weights that the adaptive beam found for both."""
     own_MN, talker_MN = _sources(bench, talker_deg)
     reference = bench.reference
-    # Each beam once; the others look elsewhere.
-    mouth = {name: beam for name, beam, source in bench.cases if source == OWN or len(bench.fields) != len(bench.cases)}
-    mouth = {name: beam for name, beam in mouth.items() if not name.startswith("NLCMV")}
+    # Each beam for own voice once; NLCMV's look elsewhere.
+    mouth = {name: beam for name, beam, _ in bench.cases if not name.startswith("NLCMV")}
     heard = {name: (apply_beam(own_MN, beam), apply_beam(talker_MN, beam)) for name, beam in mouth.items()}
     fixed = mouth["fixed"]
     adaptive = adaptive_mvdr(own_MN + talker_MN, bench.array, beam=fixed, field=bench.own_voice_at(window_freqs_hz()))

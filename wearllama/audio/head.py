@@ -32,6 +32,13 @@ _MOUTH_BEAM_DB = 6.0  # level behind the mouth against in front of it, at high f
 _MOUTH_BEAM_HZ = 1000.0
 
 
+def place_around(azimuth_deg: float, elevation_deg: float = 0.0, distance_m: float = 1.0) -> NDArray[np.float64]:
+    """Point (3,) in array coordinates, seen from the head's centre; 0 is ahead, positive to the wearer's left."""
+    azimuth, elevation = np.deg2rad([azimuth_deg, elevation_deg])
+    towards_3 = np.array([np.cos(elevation) * np.sin(azimuth), np.sin(elevation), np.cos(elevation) * np.cos(azimuth)])
+    return np.asarray(HEAD_CENTRE) + distance_m * towards_3
+
+
 def point_transfer(source_3: ArrayLike, mics_M3: ArrayLike, freqs_F: ArrayLike) -> NDArray[np.complex128]:
     """Pressure ``(F, M)`` of a point source that gives e^{-j k r} / r in a free field; points in array coordinates.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beamforming import DEFAULT_TAPS, Beam, bounded_weights, design_freqs_hz, realise
-from wearllama.audio.head import HEAD_CENTRE, diffuse_covariance, mouth_transfer, point_transfer
+from wearllama.audio.head import diffuse_covariance, mouth_transfer, place_around, point_transfer
 
 TALKER_DISTANCE_M = 1.5
 
@@ -29,9 +29,7 @@ def direction_transfer(
     array: ArrayGeometry, azimuth_deg: float, elevation_deg: float = 0.0, distance_m: float = TALKER_DISTANCE_M
 ) -> Complex:
     """Transfer ``(F, M)`` of a talker relative to c_0 at ``design_freqs_hz()``; 0 is ahead, positive to the left."""
-    azimuth, elevation = np.deg2rad([azimuth_deg, elevation_deg])
-    towards_3 = np.array([np.cos(elevation) * np.sin(azimuth), np.sin(elevation), np.cos(elevation) * np.cos(azimuth)])
-    source_3 = np.asarray(HEAD_CENTRE) + distance_m * towards_3
+    source_3 = place_around(azimuth_deg, elevation_deg, distance_m)
     transfer_FM = point_transfer(source_3, array.positions_M3, design_freqs_hz())
     return transfer_FM / transfer_FM[:, array.reference, None]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example
-from wearllama.modeling.factory import load_checkpoint
+from wearllama.modeling.factory import load_checkpoint, model_folder
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
 
@@ -29,9 +29,9 @@ _HASHED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 
 def checkpoint_folder(path: str | Path) -> Path:
     """The folder that holds the model: ``path`` itself, or its ``final``; ValueError otherwise."""
-    for folder in (Path(path), Path(path) / "final"):
-        if (folder / "config.json").is_file():
-            return folder
+    folder = model_folder(path, "config.json")
+    if folder is not None:
+        return folder
     raise ValueError(f"{path} is no WearLlama checkpoint: neither it nor its 'final' has a config.json")
 
 

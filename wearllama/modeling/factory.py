@@ -15,6 +15,8 @@ from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGenerat
 from wearllama.modeling.processing import WearLlamaProcessor
 from wearllama.modeling.tokenizer import add_project_tokens
 
+FINAL = "final"
+"""Folder of the trained model inside a run folder."""
 PACKAGED_TOKENIZER = Path(__file__).resolve().parents[1] / "assets" / "tokenizer_demo"
 
 
@@ -108,6 +110,11 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
     model.generation_config.pad_token_id = processor.ids.pad
     model.generation_config.bos_token_id = None
     return model
+
+
+def model_folder(path: str | Path, holding: str) -> Path | None:
+    """``path`` itself or, of a run folder, its finished model: the first that has a file named ``holding``."""
+    return next((folder for folder in (Path(path), Path(path) / FINAL) if (folder / holding).is_file()), None)
 
 
 def load_checkpoint(

@@ -14,8 +14,8 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from wearllama.audio.io import read_audio
+from wearllama.simulation.noise_synthesis import SAMPLE_RATE, unit_rms
 
-SAMPLE_RATE = 16_000
 MOST_TALKERS = 6
 PAUSE_S = (0.2, 2.0)
 """Between what one speaker says and what he says next; others talk meanwhile."""
@@ -75,7 +75,7 @@ def whispered(speech_N: Signal, rng: np.random.Generator) -> Signal:
     out_N = np.zeros(len(padded_N))
     for start, breath_N in zip(starts, breath_TN, strict=True):
         out_N[start : start + _FRAME] += breath_N
-    return _unit(out_N[_FRAME : _FRAME + len(speech_N)])
+    return unit_rms(out_N[_FRAME : _FRAME + len(speech_N)])
 
 
 def _talk(files: list[Path], num_samples: int, rng: np.random.Generator) -> Signal:
@@ -100,7 +100,3 @@ def _read(path: str) -> Signal:
     loud_N = np.abs(signal_N) > 0.03 * np.abs(signal_N).max(initial=0.0)
     power = np.mean(np.square(signal_N[loud_N])) if loud_N.any() else 1.0
     return (signal_N / np.sqrt(power + 1e-12)).astype(np.float32)
-
-
-def _unit(signal_N: NDArray[np.floating]) -> Signal:
-    return (signal_N / (np.sqrt(np.mean(np.square(signal_N))) + 1e-12)).astype(np.float32)

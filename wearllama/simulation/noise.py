@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wearllama.audio.io import read_audio
 from wearllama.simulation.babble import Speakers, draw_talkers, draw_whisper, find_speakers
 from wearllama.simulation.noise_kinds import FIRST_TYPES, KINDS
-from wearllama.simulation.noise_synthesis import LOOP_SAMPLES, SAMPLE_RATE
+from wearllama.simulation.noise_synthesis import LOOP_SAMPLES, SAMPLE_RATE, unit_rms
 
 VARIANTS = 4
 MAX_FILE_SECONDS = 60
@@ -134,7 +134,7 @@ def draw_wind(
 def synthesised_loop(name: str, variant: int) -> Signal:
     """The seamless loop of a noise type, RMS 1."""
     rng = np.random.default_rng([list(KINDS).index(name), variant, 7])
-    loop_N = _unit(KINDS[name].synthesise(rng))
+    loop_N = unit_rms(KINDS[name].synthesise(rng))
     assert len(loop_N) == LOOP_SAMPLES
     return loop_N
 
@@ -142,7 +142,7 @@ def synthesised_loop(name: str, variant: int) -> Signal:
 @lru_cache(maxsize=32)
 def _read_loop(path: str) -> Signal:
     audio_CN = read_audio(path).numpy()
-    return _unit(audio_CN[0, : MAX_FILE_SECONDS * SAMPLE_RATE])
+    return unit_rms(audio_CN[0, : MAX_FILE_SECONDS * SAMPLE_RATE])
 
 
 def _known(name: str) -> str:
@@ -166,10 +166,6 @@ def _paths(folders: Folders) -> list[Path]:
 
 def _wrapped(loop_N: Signal, start: int, num_samples: int) -> Signal:
     return np.take(loop_N, np.arange(start, start + num_samples), mode="wrap")
-
-
-def _unit(signal_N: NDArray[np.floating]) -> Signal:
-    return (signal_N / (np.sqrt(np.mean(np.square(signal_N))) + 1e-12)).astype(np.float32)
 
 
 def _gusts(num_samples: int, rng: np.random.Generator) -> Signal:

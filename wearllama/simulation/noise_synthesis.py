@@ -13,6 +13,11 @@ LOOP_SAMPLES = 12 * SAMPLE_RATE
 Loop = NDArray[np.float64]
 
 
+def unit_rms(signal_N: NDArray[np.floating]) -> NDArray[np.float32]:
+    """The signal at a root mean square of 1; silence stays silence."""
+    return (signal_N / (np.sqrt(np.mean(np.square(signal_N))) + 1e-12)).astype(np.float32)
+
+
 def coloured(rng: np.random.Generator, slope: float, low_hz: float = 40.0, high_hz: float = 7800.0) -> Loop:
     """A loop of noise with ``slope`` dB an octave between two corner frequencies."""
     bins = LOOP_SAMPLES // 2 + 1

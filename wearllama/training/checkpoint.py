@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from wearllama.atomic import write_json
+from wearllama.modeling.factory import FINAL, model_folder
 
-FINAL = "final"
-"""Folder of the trained model inside a run folder."""
+WEIGHTS = "model.safetensors"
 COMPLETE = "complete.json"
 """Written into a checkpoint after everything else; a checkpoint without it was cut short and is not resumed from."""
 
@@ -52,13 +52,11 @@ def remove_incomplete_checkpoints(run_dir: str | Path) -> list[Path]:
 
 def weights_file(path: str | Path) -> Path:
     """``model.safetensors`` of a checkpoint folder, or of a run folder's finished model; ValueError where none is."""
-    candidates = [Path(path) / "model.safetensors", Path(path) / FINAL / "model.safetensors"]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise ValueError(
-        f"init={path}: wanted a checkpoint or a finished run, found neither of {list(map(str, candidates))}"
-    )
+    folder = model_folder(path, WEIGHTS)
+    if folder is not None:
+        return folder / WEIGHTS
+    looked_for = [f"{path}/{WEIGHTS}", f"{path}/{FINAL}/{WEIGHTS}"]
+    raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {looked_for}")
 
 
 def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: str = "") -> None:

@@ -83,6 +83,11 @@ def fast_bf16(*, on_cpu: bool) -> bool:
     return flags.is_file() and "amx_bf16" in flags.read_text()
 
 
+def use_bf16(setting: bool | Literal["auto"], *, on_cpu: bool) -> bool:
+    """The setting of a run, with ``auto`` decided for this machine (see `fast_bf16`)."""
+    return fast_bf16(on_cpu=on_cpu) if setting == "auto" else setting
+
+
 def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingArguments:
     """The Trainer's arguments for `config`.
 
@@ -109,7 +114,7 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
         max_grad_norm=config.clip_norm,
         gradient_accumulation_steps=config.accumulation,
         average_tokens_across_devices=True,
-        bf16=fast_bf16(on_cpu=on_cpu) if config.bf16 == "auto" else config.bf16,
+        bf16=use_bf16(config.bf16, on_cpu=on_cpu),
         seed=config.seed,
         data_seed=config.seed,
         use_cpu=on_cpu,
