@@ -1,0 +1,156 @@
+"""Files of measured responses: multichannel WAV or FLAC, and SOFA (AES69: FIR data in netCDF-4).
+
+Shapes: C channels of the file, K taps; N measurements of a SOFA file.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wearllama.audio.io import AudioError, read_audio
+
+AUDIO = (".wav", ".flac")
+SOFA = ".sofa"
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One response as measured: all channels of its file, at its level."""
+
+    file: Path
+    room: str
+    source: str
+    number: int | None
+    """Measurement in the file, where it holds more than one."""
+    rir_CK: NDArray[np.float32]
+    position_3: Array | None
+    """Source in head coordinates (x left, y up, z ahead; metres), where the file says so."""
+
+    @property
+    def name(self) -> str:
+        number = "" if self.number is None else f"_{self.number:04d}"
+        return f"{self.room}_{self.source}{number}"
+
+
+def read_folder(folder: Path, pattern: str, sample_rate: int = 16_000) -> list[Measured]:
+    """All responses of a folder, sorted by file name; ``pattern`` (groups room and source) must match every name.
+
+    Raises:
+        ValueError: no folder, no files, a name that does not match, a SOFA file of another kind or rate.
+        AudioError: a WAV or FLAC file is broken or of another rate.
+    """
+    expression = re.compile(pattern)
+    if set(expression.groupindex) != {"room", "source"}:
+        raise ValueError(f"pattern {pattern!r} has groups {sorted(expression.groupindex)}, wanted room and source")
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder")
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (*AUDIO, SOFA))
+    if not files:
+        raise ValueError(f"{folder}: no WAV, FLAC or SOFA files")
+    measured = []
+    for path in files:
+        match = expression.fullmatch(path.name)
+        if match is None:
+            raise ValueError(f"{path}: the name does not match {pattern!r}")
+        named = {"file": path, "room": match["room"], "source": match["source"]}
+        if path.suffix.lower() == SOFA:
+            responses = read_sofa(path, sample_rate)
+            for number, (rir_CK, position_3) in enumerate(responses):
+                many = number if len(responses) > 1 else None
+                measured.append(Measured(**named, number=many, rir_CK=rir_CK, position_3=position_3))
+        else:
+            rir_CK = read_audio(path, sample_rate=sample_rate).numpy()
+            measured.append(Measured(**named, number=None, rir_CK=rir_CK, position_3=None))
+    return measured
+
+
+def read_sofa(path: Path, sample_rate: int = 16_000) -> list[tuple[NDArray[np.float32], Array]]:
+    """Responses (C, K) of a SOFA file with FIR data, each with its source in head coordinates.
+
+    The head is SOFA's listener; ``Data.Delay`` is applied, a view other than straight ahead is turned back.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise ValueError(f"{path}: reading SOFA needs h5py: pip install 'wearllama[sofa]'") from error
+    try:
+        with h5py.File(path, "r") as file:
+            return _responses(path, file, sample_rate)
+    except OSError as error:
+        raise AudioError(f"{path}: not a SOFA file ({error})") from error
+
+
+def _responses(path: Path, file: Any, sample_rate: int) -> list[tuple[NDArray[np.float32], Array]]:
+    kind = _text(file.attrs.get("DataType"))
+    if kind not in ("FIR", "FIR-E", "FIRE"):
+        raise ValueError(f"{path}: DataType is {kind!r}, wanted FIR or FIR-E")
+    rir_NCK = _array(path, file, "Data.IR")
+    if kind != "FIR":
+        if rir_NCK.ndim != 4 or 1 not in (rir_NCK.shape[2], rir_NCK.shape[3]):
+            raise ValueError(f"{path}: Data.IR has shape {rir_NCK.shape}, wanted one emitter")
+        rir_NCK = rir_NCK[:, :, 0] if rir_NCK.shape[2] == 1 else rir_NCK[..., 0]
+    if rir_NCK.ndim != 3:
+        raise ValueError(f"{path}: Data.IR has shape {rir_NCK.shape}, wanted (measurements, receivers, samples)")
+    rates = np.unique(_array(path, file, "Data.SamplingRate"))
+    if len(rates) != 1 or rates[0] != sample_rate:
+        raise ValueError(f"{path}: sampling rate is {rates.tolist()} Hz, wanted {sample_rate}; resample it first")
+    count = len(rir_NCK)
+    delay_NC = np.broadcast_to(_array(path, file, "Data.Delay"), rir_NCK.shape[:2])
+    source_N3 = _cartesian(path, file, "SourcePosition", count) - _cartesian(path, file, "ListenerPosition", count)
+    view_N3 = _cartesian(path, file, "ListenerView", count)
+    up_N3 = _cartesian(path, file, "ListenerUp", count)
+    responses = []
+    for rir_CK, delay_C, source_3, view_3, up_3 in zip(rir_NCK, delay_NC, source_N3, view_N3, up_N3, strict=True):
+        ahead_3 = view_3 / np.linalg.norm(view_3)
+        left_3 = np.cross(up_3, ahead_3) / np.linalg.norm(np.cross(up_3, ahead_3))
+        axes_33 = np.stack([left_3, np.cross(ahead_3, left_3), ahead_3])
+        responses.append((_delayed(path, rir_CK, delay_C), axes_33 @ source_3))
+    return responses
+
+
+def _delayed(path: Path, rir_CK: Array, delay_C: Array) -> NDArray[np.float32]:
+    """Each channel later by its whole number of samples, as the file asks."""
+    shift_C = np.round(delay_C).astype(int)
+    if np.abs(delay_C - shift_C).max() > 1e-6 or shift_C.min() < 0:
+        raise ValueError(f"{path}: Data.Delay is {delay_C.tolist()}, wanted whole samples of 0 or more")
+    out_CK = np.zeros((len(rir_CK), rir_CK.shape[1] + shift_C.max()), np.float32)
+    for channel, shift in enumerate(shift_C):
+        out_CK[channel, shift : shift + rir_CK.shape[1]] = rir_CK[channel]
+    return out_CK
+
+
+def _array(path: Path, file: Any, name: str) -> Array:
+    if name not in file:
+        raise ValueError(f"{path}: no {name}")
+    values = np.asarray(file[name], dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{path}: {name} is not finite")
+    return values
+
+
+def _cartesian(path: Path, file: Any, name: str, count: int) -> Array:
+    """A position (count, 3) in metres, x ahead, y left, z up, whatever its type in the file."""
+    values_N3 = _array(path, file, name)
+    if values_N3.shape not in ((1, 3), (count, 3)):
+        raise ValueError(f"{path}: {name} has shape {values_N3.shape}, wanted (1, 3) or ({count}, 3)")
+    kind = _text(file[name].attrs.get("Type"))
+    if name == "ListenerUp" and kind is None:  # the standard lets it share the type of the view
+        kind = _text(file["ListenerView"].attrs.get("Type"))
+    if kind == "spherical":
+        azimuth_N, elevation_N = np.deg2rad(values_N3[:, 0]), np.deg2rad(values_N3[:, 1])
+        level_N = np.cos(elevation_N)
+        unit_3N = np.stack([level_N * np.cos(azimuth_N), level_N * np.sin(azimuth_N), np.sin(elevation_N)])
+        values_N3 = (values_N3[:, 2] * unit_3N).T
+    elif kind != "cartesian":
+        raise ValueError(f"{path}: {name} has type {kind!r}, wanted cartesian or spherical")
+    return np.broadcast_to(values_N3, (count, 3))
+
+
+def _text(value: Any) -> str | None:
+    return value.decode() if isinstance(value, bytes) else None if value is None else str(value)
