@@ -18,6 +18,7 @@ from wearllama.simulation.heads import sphere_directions
 SPEED_OF_SOUND = 343.0
 _DIRECTIONS = 512
 _TIMES = 512
+_BLOCKS = 20
 
 Array = NDArray[np.float64]
 Size = tuple[float, float, float]
@@ -35,12 +36,14 @@ def decay_time(energy_K: Array, time_K: Array, low_db: float = -25.0) -> float:
     """Time for 60 dB from the slope of a steady decay between -5 dB and ``low_db`` after Schroeder's integration.
 
     Raises:
-        ValueError: the decay does not get so far down.
+        ValueError: what is there at the end (noise, or a decay that was cut off) is not 5 dB below ``low_db``.
     """
+    blocks = np.array([part.mean() for part in np.array_split(energy_K, min(_BLOCKS, len(energy_K)))])
+    depth = 10 * np.log10(max(blocks[-1], 1e-30) / max(blocks.max(), 1e-30))
+    if depth > low_db - 5.0:
+        raise ValueError(f"decay: {depth:.1f} dB at its end, wanted {low_db - 5.0:.0f} dB or less")
     integral_K = np.cumsum(energy_K[::-1])[::-1]
     level_K = 10 * np.log10(np.maximum(integral_K / integral_K[0], 1e-30))
-    if level_K[-2] > low_db:
-        raise ValueError(f"decay: only {level_K[-2]:.1f} dB deep, wanted {low_db} dB")
     inside_K = (level_K <= -5.0) & (level_K >= low_db)
     slope = np.polyfit(time_K[inside_K], level_K[inside_K], 1)[0] if np.sum(inside_K) > 1 else -np.inf
     return float(-60.0 / slope)
@@ -60,7 +63,7 @@ def calibrated_exponent(size_m: Size, rt60_s: float, scattering: float, air: flo
         rate_D = direction_rates(size_m, [exponent], scattering, directions_D3)[0] + SPEED_OF_SOUND * air
         try:
             return decay_time(np.exp(-rate_D[:, None] * time_K).mean(axis=0), time_K)
-        except ValueError:
+        except ValueError:  # too slow for the time looked at
             return np.inf
 
     low, high = 1e-4, 4.0

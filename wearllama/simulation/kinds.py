@@ -30,7 +30,7 @@ class BoxRanges:
 
 
 HALLWAY = BoxRanges(length_m=(8.0, 30.0), width_m=(1.5, 3.0), height_m=(2.4, 3.2), rt60_s=(0.4, 1.2))
-CAR = BoxRanges(length_m=(2.2, 3.2), width_m=(1.35, 1.6), height_m=(1.15, 1.4), rt60_s=(0.04, 0.1))
+CAR = BoxRanges(length_m=(2.2, 3.2), width_m=(1.35, 1.6), height_m=(1.15, 1.4), rt60_s=(0.05, 0.1))
 
 
 @dataclass(frozen=True, kw_only=True)
