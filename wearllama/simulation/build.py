@@ -1,16 +1,12 @@
-"""Build a bank of simulated rooms: in parallel, resumable after any kill, the same bits for any number of workers.
+"""Build a bank of simulated rooms: in parallel, resumable after any kill, the same bits for any number of workers."""
 
-A bank may be cut into shards of consecutive rooms, one a machine; together they are the bank that one machine builds.
-"""
-
-import hashlib
 import json
 import shutil
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,78 +18,11 @@ from tqdm import tqdm
 from wearllama.atomic import replacing
 from wearllama.audio.array import ArrayGeometry
 from wearllama.simulation.bank import RirBank, shard_name
-from wearllama.simulation.bank_files import FORMAT, RirEntry, write_bank
+from wearllama.simulation.bank_config import BankConfig, Shard, config_hash
+from wearllama.simulation.bank_files import RirEntry, write_bank
 from wearllama.simulation.heads import HeadResponses
 from wearllama.simulation.rooms import Response, render_poses
-from wearllama.simulation.scenes import Scene, SceneConfig, draw_scene, scene_rng
-
-PHYSICS = 2
-"""Raised when the same config gives other samples, so that stale banks are rebuilt."""
-_LATER = ("kinds", "hallway", "car", "open_air", "motion")
-"""Settings that did not always exist: at their defaults they change nothing, and not the hash either."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BankConfig:
-    """What a simulated bank holds."""
-
-    train_rooms: int = 24
-    eval_rooms: int = 8
-    seed: int = 0
-    taps: int = 6400
-    """Length of each response: 6400 taps are .4 s."""
-    pre_samples: int = 32
-    """Room before the first arrival at c_0 for microphones that hear a source earlier."""
-    dtype: str = "float16"
-    scene: SceneConfig = field(default_factory=SceneConfig)
-
-    def __post_init__(self) -> None:
-        if self.train_rooms < 0 or self.eval_rooms < 0 or self.train_rooms + self.eval_rooms == 0:
-            raise ValueError(f"bank config: {self.train_rooms} train and {self.eval_rooms} eval rooms; wanted some")
-        if self.taps < 512 or not 16 <= self.pre_samples <= 256:
-            raise ValueError(f"bank config: taps {self.taps} (>= 512) and pre_samples {self.pre_samples} (16..256)")
-        if self.dtype not in ("float16", "float32"):
-            raise ValueError(f"bank config: dtype is {self.dtype!r}, wanted float16 or float32")
-
-    def rooms(self) -> list[tuple[str, int]]:
-        """Every room as (split, index)."""
-        return [("train", i) for i in range(self.train_rooms)] + [("eval", i) for i in range(self.eval_rooms)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shard:
-    """One machine's part of a bank: number 1 to ``count``."""
-
-    number: int
-    count: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.count:
-            raise ValueError(f"shard {self.number}/{self.count}: wanted 1/{self.count} to {self.count}/{self.count}")
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """From ``2/8``."""
-        number, slash, count = text.partition("/")
-        if not (slash and number.isdecimal() and count.isdecimal()):
-            raise ValueError(f"shard is {text!r}, wanted NUMBER/COUNT, for instance 2/8")
-        return cls(number=int(number), count=int(count))
-
-    def of(self, rooms: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Consecutive rooms, so that all shards in order are all rooms in order."""
-        if self.count > len(rooms):
-            raise ValueError(f"shard {self.number}/{self.count}: the bank has only {len(rooms)} rooms")
-        return rooms[(self.number - 1) * len(rooms) // self.count : self.number * len(rooms) // self.count]
-
-
-def config_hash(config: BankConfig, array: ArrayGeometry) -> str:
-    """What a finished bank or a finished room must match to be kept."""
-    settings, defaults = asdict(config), asdict(SceneConfig())
-    for name in _LATER:
-        if settings["scene"][name] == defaults[name]:
-            del settings["scene"][name]
-    described = json.dumps([FORMAT, PHYSICS, settings, asdict(array)], sort_keys=True, default=str)
-    return hashlib.sha256(described.encode()).hexdigest()[:16]
+from wearllama.simulation.scenes import Scene, draw_scene, scene_rng
 
 
 def bank_folder(out_dir: str | Path, shard: Shard | None) -> Path:
@@ -178,11 +107,9 @@ def build_bank(
     folder = bank_folder(out_dir, shard)
     if bank_is_built(config, array, out_dir, shard):
         return RirBank.open(folder)
-    rooms = config.rooms() if shard is None else shard.of(config.rooms())
-    parts = folder / "parts" / config_hash(config, array)
-    parts.mkdir(parents=True, exist_ok=True)
-    paths = {room: parts / f"{room[0]}_{room[1]:05d}.npz" for room in rooms}
-    missing = [room for room, path in paths.items() if not path.is_file()]
+    paths = _part_paths(config, array, out_dir, shard)
+    missing = rooms_to_build(config, array, out_dir, shard)
+    next(iter(paths.values())).parent.mkdir(parents=True, exist_ok=True)
     jobs = [(config, array, split, index, paths[split, index]) for split, index in missing]
     with tqdm(
         total=len(paths), initial=len(paths) - len(missing), desc="rooms", unit="room", disable=not progress
@@ -203,6 +130,21 @@ def build_bank(
     )
     shutil.rmtree(folder / "parts")
     return RirBank.open(folder)
+
+
+def rooms_to_build(
+    config: BankConfig, array: ArrayGeometry, out_dir: str | Path, shard: Shard | None = None
+) -> list[tuple[str, int]]:
+    """Rooms (split, index) that no earlier run has finished."""
+    return [room for room, path in _part_paths(config, array, out_dir, shard).items() if not path.is_file()]
+
+
+def _part_paths(
+    config: BankConfig, array: ArrayGeometry, out_dir: str | Path, shard: Shard | None
+) -> dict[tuple[str, int], Path]:
+    rooms = config.rooms() if shard is None else shard.of(config.rooms())
+    parts = bank_folder(out_dir, shard) / "parts" / config_hash(config, array)
+    return {(split, index): parts / f"{split}_{index:05d}.npz" for split, index in rooms}
 
 
 def _read(path: Path, name: str) -> NDArray[Any]:

@@ -28,6 +28,7 @@ KINDS = ("shoebox", "hallway", "car", "open_air")
 AMBIENCE_S = 0.2  # length of the decaying field that stands for noise from everywhere outdoors
 AMBIENCE_RISE = 0.5  # sine of the elevation up to which it comes from
 TAIL_GROUPS = 4
+COARSE_TIMES = 256
 
 Array = NDArray[np.float64]
 Groups = list[tuple[slice | NDArray[np.intp], Array]]
@@ -159,10 +160,11 @@ class RoomSpec(Space):
         exponent_B = -np.log1p(-self.absorption_B())
         rate_BD = direction_rates(self.size_m, exponent_B, self.scattering, directions_D3)
         rate_BD += SPEED_OF_SOUND * np.asarray(AIR_ABSORPTION)[:, None]
+        coarse_J = np.linspace(time_K[0], time_K[-1], min(len(time_K), COARSE_TIMES))
         groups: Groups = []
         for members in slowest_first(rate_BD[3], TAIL_GROUPS):
-            energy_BK = np.mean(np.exp(-rate_BD[:, members, None] * time_K), axis=1)
-            groups.append((members, np.sqrt(energy_BK)))
+            level_BJ = np.log(np.mean(np.exp(-rate_BD[:, members, None] * coarse_J), axis=1)) / 2
+            groups.append((members, np.exp([np.interp(time_K, coarse_J, level_J) for level_J in level_BJ])))
         return groups
 
 
