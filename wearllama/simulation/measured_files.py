@@ -15,6 +15,7 @@ from wearllama.audio.io import AudioError, read_audio
 
 AUDIO = (".wav", ".flac")
 SOFA = ".sofa"
+_LOOKS_AHEAD = {"ListenerView": (1.0, 0.0, 0.0), "ListenerUp": (0.0, 0.0, 1.0)}
 
 Array = NDArray[np.float64]
 
@@ -107,8 +108,10 @@ def _responses(path: Path, file: Any, sample_rate: int) -> list[tuple[NDArray[np
     up_N3 = _cartesian(path, file, "ListenerUp", count)
     responses = []
     for rir_CK, delay_C, source_3, view_3, up_3 in zip(rir_NCK, delay_NC, source_N3, view_N3, up_N3, strict=True):
-        ahead_3 = view_3 / np.linalg.norm(view_3)
-        left_3 = np.cross(up_3, ahead_3) / np.linalg.norm(np.cross(up_3, ahead_3))
+        left_3 = np.cross(up_3, view_3)
+        if np.linalg.norm(left_3) < 0.1 * np.linalg.norm(up_3) * np.linalg.norm(view_3) or not view_3.any():
+            raise ValueError(f"{path}: ListenerView {view_3} and ListenerUp {up_3} say no direction")
+        ahead_3, left_3 = view_3 / np.linalg.norm(view_3), left_3 / np.linalg.norm(left_3)
         axes_33 = np.stack([left_3, np.cross(ahead_3, left_3), ahead_3])
         responses.append((_delayed(path, rir_CK, delay_C), axes_33 @ source_3))
     return responses
@@ -136,6 +139,8 @@ def _array(path: Path, file: Any, name: str) -> Array:
 
 def _cartesian(path: Path, file: Any, name: str, count: int) -> Array:
     """A position (count, 3) in metres, x ahead, y left, z up, whatever its type in the file."""
+    if name in _LOOKS_AHEAD and name not in file:  # what the standard says where a file does not
+        return np.broadcast_to(np.array(_LOOKS_AHEAD[name]), (count, 3))
     values_N3 = _array(path, file, name)
     if values_N3.shape not in ((1, 3), (count, 3)):
         raise ValueError(f"{path}: {name} has shape {values_N3.shape}, wanted (1, 3) or ({count}, 3)")
