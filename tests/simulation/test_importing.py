@@ -114,10 +114,10 @@ def test_bad_settings_and_files_are_refused(folder: Path, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="roles are"):
         MeasuredSource(roles=("cat",))
     with pytest.raises(ValueError, match="no such folder"):
-        read_folder(tmp_path / "nowhere", SETTINGS.pattern)
+        read_folder(tmp_path / "nowhere", "*", SETTINGS.pattern)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="no WAV, FLAC or SOFA"):
-        read_folder(tmp_path / "empty", SETTINGS.pattern)
+    with pytest.raises(ValueError, match="no WAV, FLAC, SOFA or NPZ"):
+        read_folder(tmp_path / "empty", "*", SETTINGS.pattern)
     silent = response(60, 0.5)
     silent[5] = 0.0
     with pytest.warns(UserWarning, match="silent"):

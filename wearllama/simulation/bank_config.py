@@ -6,15 +6,51 @@ A bank may be cut into shards of consecutive rooms, one a machine; together they
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
 from wearllama.audio.array import ArrayGeometry
+from wearllama.simulation.bank import RirBank
 from wearllama.simulation.bank_files import FORMAT
+from wearllama.simulation.heads import HeadResponses
+from wearllama.simulation.measured_head import MeasuredHead
 from wearllama.simulation.scenes import SceneConfig
 
 PHYSICS = 2
 """Raised when the same config gives other samples, so that stale banks are rebuilt."""
 _LATER = ("kinds", "hallway", "car", "open_air", "motion")
 """Settings that did not always exist: at their defaults they change nothing, and not the hash either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """The head between sources and microphones: a rigid sphere, or one that was measured."""
+
+    face_hz: float | None = None
+    """The sphere's face stops being a mirror above this; None is a smooth sphere.  1200 comes nearest to measured
+    glasses; the packaged encoder was trained with None."""
+    directions: str | None = None
+    """Bank of anechoic responses that takes the sphere's place."""
+    mouth: str | None = None
+    """Bank with the wearer's response on the same device."""
+
+    def __post_init__(self) -> None:
+        if self.face_hz is not None and not 100 <= self.face_hz <= 8000:
+            raise ValueError(f"head config: face_hz is {self.face_hz}, wanted 100 to 8000 Hz")
+        if (self.directions is None) != (self.mouth is None):
+            raise ValueError("head config: directions and mouth belong together: give both banks or none")
+        if self.directions is not None and self.face_hz is not None:
+            raise ValueError("head config: face_hz is the sphere's, directions are a measured head's: give one")
+
+    def head(self, array: ArrayGeometry) -> HeadResponses:
+        """The responses of a device as worn."""
+        if self.directions is None or self.mouth is None:
+            return HeadResponses(array, self.face_hz)
+        return MeasuredHead(array, RirBank.open(self.directions), RirBank.open(self.mouth))
+
+    def stamp(self) -> list[str]:
+        """What the measured banks hold."""
+        files = [Path(path) / "rirs.npy" for path in (self.directions, self.mouth) if path is not None]
+        return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +66,7 @@ class BankConfig:
     """Room before the first arrival at c_0 for microphones that hear a source earlier."""
     dtype: str = "float16"
     scene: SceneConfig = field(default_factory=SceneConfig)
+    head: HeadConfig = field(default_factory=HeadConfig)
 
     def __post_init__(self) -> None:
         if self.train_rooms < 0 or self.eval_rooms < 0 or self.train_rooms + self.eval_rooms == 0:
@@ -85,5 +122,9 @@ def config_hash(config: BankConfig, array: ArrayGeometry) -> str:
     for name in _LATER:
         if settings["scene"][name] == defaults[name]:
             del settings["scene"][name]
+    if config.head == HeadConfig():
+        del settings["head"]
+    else:
+        settings["head"] = [config.head.face_hz, *config.head.stamp()]
     described = json.dumps([FORMAT, PHYSICS, settings, asdict(array)], sort_keys=True, default=str)
     return hashlib.sha256(described.encode()).hexdigest()[:16]

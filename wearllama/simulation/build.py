@@ -20,7 +20,6 @@ from wearllama.audio.array import ArrayGeometry
 from wearllama.simulation.bank import RirBank, shard_name
 from wearllama.simulation.bank_config import BankConfig, Shard, config_hash
 from wearllama.simulation.bank_files import RirEntry, write_bank
-from wearllama.simulation.heads import HeadResponses
 from wearllama.simulation.rooms import Response, render_poses
 from wearllama.simulation.scenes import Scene, draw_scene, scene_rng
 
@@ -40,7 +39,7 @@ def bank_is_built(config: BankConfig, array: ArrayGeometry, out_dir: str | Path,
 
 def render_scene(scene: Scene, config: BankConfig, rng: np.random.Generator) -> list[tuple[RirEntry, NDArray[Any]]]:
     """All responses of one room: the sources in the scene's order, each in all poses."""
-    head = HeadResponses(scene.device)
+    head = config.head.head(scene.device)
     spaces = [scene.space.moved(pose.turn_deg, pose.ahead_m) if pose.number else scene.space for pose in scene.poses]
     rendered = []
     for number, source in enumerate(scene.sources):

@@ -23,8 +23,13 @@ from wearllama.simulation.spaces import (
 )
 
 FADE_S = 0.01
-BACK_GAIN_DB = (-2.0, -3.0, -5.0, -7.0, -9.0, -12.0, -15.0)
-"""Level behind a talker's head relative to the front, per octave band."""
+BACK_GAIN_DB = {
+    "mouth": (-2.0, -3.0, -5.0, -7.0, -9.0, -12.0, -15.0),
+    "monitor": (-1.0, -3.0, -8.0, -14.0, -18.0, -22.0, -24.0),
+}
+"""Level behind a talker's head or a small two-way loudspeaker relative to the front, per octave band."""
+BEAM_POWER = {"monitor": (1.0, 1.0, 1.0, 1.2, 1.4, 1.7, 2.0)}
+"""How much narrower than a cardioid the front lobe is, per octave band."""
 _WALLS = ("west", "east", "south", "north", "floor", "ceiling")
 
 Array = NDArray[np.float64]
@@ -59,10 +64,13 @@ def _materials(room: RoomSpec) -> pra.Material | dict[str, pra.Material]:
     return {name: pra.Material({"coeffs": list(absorption_B), "center_freqs": bands}) for name, absorption_B in walls}
 
 
-def mouth_directivity(cosine_I: Array) -> Array:
-    """Amplitude (B, I) of a talker against the cosine to the facing direction; 1 straight ahead."""
-    back_B1 = 10 ** (np.asarray(BACK_GAIN_DB)[:, None] / 20)
-    return back_B1 + (1 - back_B1) * (1 + cosine_I) / 2
+def directivity(cosine_I: Array, kind: str = "mouth") -> Array:
+    """Amplitude (B, I) of a talker or loudspeaker against the cosine to where it faces; 1 straight ahead."""
+    back_B1 = 10 ** (np.asarray(BACK_GAIN_DB[kind])[:, None] / 20)
+    lobe_BI = (1 + cosine_I) / 2
+    if kind != "mouth":
+        lobe_BI = lobe_BI ** np.asarray(BEAM_POWER[kind])[:, None]
+    return back_B1 + (1 - back_B1) * lobe_BI
 
 
 def fractional_impulses(
@@ -84,11 +92,11 @@ def fractional_impulses(
 
 
 def early_reflections(
-    space: Space, head: HeadResponses, source_3: Array, facing_3: Array | None, n_fft: int
+    space: Space, head: HeadResponses, source_3: Array, facing_3: Array | None, n_fft: int, kind: str = "mouth"
 ) -> Complex:
     """Spectra (M, F) of all image sources but the source itself; time zero is the emission.
 
-    ``source_3`` and ``facing_3`` (a talker's direction, or None) in space coordinates.
+    ``source_3`` and ``facing_3`` (a talker's direction, or None) in space coordinates; ``kind`` of directivity.
     """
     position_I3, damping_BI, parity_I3 = image_sources(space, source_3)
     path_I3 = position_I3 - np.asarray(space.head_m)
@@ -97,7 +105,7 @@ def early_reflections(
     gain_BI *= np.exp(-0.5 * np.asarray(AIR_ABSORPTION)[:, None] * distance_I)
     if facing_3 is not None:
         mirrored_I3 = np.where(parity_I3 == 1, -1.0, 1.0) * facing_3
-        gain_BI *= mouth_directivity(np.sum(-path_I3 * mirrored_I3, axis=1) / distance_I)
+        gain_BI *= directivity(np.sum(-path_I3 * mirrored_I3, axis=1) / distance_I, kind)
     delay_I = distance_I / SPEED_OF_SOUND
     gain_BI *= np.cos(np.pi / 2 * np.clip((delay_I - space.mix_time_s) / FADE_S + 1, 0, 1))
     used, row_I = np.unique(head.nearest(space.to_head(path_I3 / distance_I[:, None])), return_inverse=True)

@@ -20,6 +20,9 @@ from wearllama.simulation.bank_files import ROLES, RirEntry, write_bank
 from wearllama.simulation.measure import drr_db, first_arrival, reverberation_s
 from wearllama.simulation.measured_files import Measured, read_folder
 
+SAMPLE_RATE = 16_000
+ANECHOIC_S = 0.03
+"""Shorter responses are taken to be without a room: reverberation time 0."""
 EARLY_SHARE = 1e-3
 """Largest share of energy that may lie before the first tap that is kept (noise of the measurement)."""
 T = TypeVar("T")
@@ -36,6 +39,10 @@ class MeasuredSource:
     elevation_deg: float = 0.0
     distance_m: float | None = None
     """From c_0."""
+    clockwise: bool = False
+    """Whether an NPZ file counts azimuths to the wearer's right."""
+    leave_out: tuple[int, ...] = ()
+    """Measurements of a SOFA or NPZ file that are known to be wrong."""
 
     def __post_init__(self) -> None:
         if not self.roles or set(self.roles) - set(ROLES):
@@ -56,8 +63,10 @@ class MeasuredRoom:
 class MeasuredSet:
     """How a folder of responses becomes a bank."""
 
-    pattern: str = r"(?P<room>.+)_(?P<source>.+)\.(wav|flac|sofa)"
-    """Regular expression for every file name."""
+    files: str = "*"
+    """Which files of the folder (a glob)."""
+    pattern: str = r"(?P<room>.+)_(?P<source>.+)\.(wav|flac|sofa|npz)"
+    """Regular expression for the name of each of them."""
     array: str = "glasses5"
     channels: tuple[int, ...] = (0, 1, 2, 3, 4)
     """Channels of the files, in the order of the array's microphones."""
@@ -85,7 +94,7 @@ def import_folder(folder: Path, out_dir: Path, settings: MeasuredSet, array: Arr
     Raises:
         ValueError: see :func:`wearllama.simulation.measured_files.read_folder` and :func:`to_entries`.
     """
-    measured = read_folder(folder, settings.pattern)
+    measured = read_folder(folder, settings.files, settings.pattern)
     entries, rirs, scale = to_entries(measured, array, settings)
     write_bank(
         out_dir,
@@ -113,16 +122,17 @@ def to_entries(
     if len(settings.channels) != array.num_mics:
         found = f"{len(settings.channels)} channels {settings.channels}"
         raise ValueError(f"measured set: {found} for the {array.num_mics} microphones of {array.name}")
-    picked = [_pick(item, array, settings) for item in measured]
+    about = [_known(settings.sources, item.source, f"{item.file}: source", "sources") for item in measured]
+    kept = [(i, s) for i, s in zip(measured, about, strict=True) if i.number not in s.leave_out]
+    picked = [_pick(item, array, settings) for item, _ in kept]
     taps = settings.taps if settings.taps is not None else max(rir_MK.shape[1] for rir_MK in picked)
     scale = settings.scale or 1.0 / max(float(np.abs(rir_MK).max()) for rir_MK in picked)
     entries: list[RirEntry] = []
     rirs: list[NDArray[np.float32]] = []
-    for item, rir_MK in zip(measured, picked, strict=True):
+    for (item, source), rir_MK in zip(kept, picked, strict=True):
         if rir_MK.shape[1] > taps:
             raise ValueError(f"{item.file}: needs {rir_MK.shape[1]} taps, wanted at most {taps}")
         padded_MK = np.pad(rir_MK * np.float32(scale), ((0, 0), (0, taps - rir_MK.shape[1])))
-        source = _known(settings.sources, item.source, f"{item.file}: source", "sources")
         for role in source.roles:
             entries.append(_entry(item, role, source, rir_MK, array, settings))
             rirs.append(padded_MK)
@@ -163,8 +173,9 @@ def _entry(
     settings: MeasuredSet,
 ) -> RirEntry:
     azimuth, elevation, distance = _place(item, role, source, array)
+    anechoic = rir_MK.shape[1] < ANECHOIC_S * SAMPLE_RATE
     try:
-        rt60 = reverberation_s(rir_MK[array.reference])
+        rt60 = 0.0 if anechoic else reverberation_s(rir_MK[array.reference])
     except ValueError as error:
         raise ValueError(f"{item.file}: reverberation time: {error}") from error
     return RirEntry(
@@ -192,6 +203,8 @@ def _place(item: Measured, role: str, source: MeasuredSource, array: ArrayGeomet
         return float(np.rad2deg(azimuth)), float(np.rad2deg(elevation)), float(distance)
     if role == "diffuse":
         return 0.0, 0.0, 0.0
-    if source.azimuth_deg is None or source.distance_m is None:
+    counted = item.azimuth_deg if item.azimuth_deg is None or not source.clockwise else -item.azimuth_deg
+    azimuth_deg = source.azimuth_deg if counted is None else (counted + 180.0) % 360.0 - 180.0
+    if azimuth_deg is None or source.distance_m is None:
         raise ValueError(f"{item.file}: source {item.source!r} wants azimuth_deg and distance_m to be a {role}")
-    return source.azimuth_deg, source.elevation_deg, source.distance_m
+    return azimuth_deg, source.elevation_deg, source.distance_m

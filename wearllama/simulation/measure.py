@@ -91,6 +91,15 @@ def beam_ratio_db(rir_MK: Array, beam: Beam, reference: int) -> Array:
     return 10 * np.log10(heard_OO[0] / heard_OO[1])
 
 
+def band_pass(rir_MK: Array, low_hz: float, high_hz: float) -> Array:
+    """The response between two frequencies, zero phase, edges of a sixth of an octave."""
+    n_fft = scipy.fft.next_fast_len(2 * rir_MK.shape[-1], real=True)
+    octaves_F = np.log2(np.maximum(scipy.fft.rfftfreq(n_fft, 1 / SAMPLE_RATE), 1.0))
+    rising_F = np.clip((octaves_F - np.log2(low_hz)) * 6 + 0.5, 0.0, 1.0)
+    falling_F = np.clip((np.log2(high_hz) - octaves_F) * 6 + 0.5, 0.0, 1.0)
+    return scipy.fft.irfft(scipy.fft.rfft(rir_MK, n_fft) * rising_F * falling_F, n_fft)[..., : rir_MK.shape[-1]]
+
+
 def octave(rir_K: Array, centre_hz: float) -> Array:
     """One octave band of a response, zero phase."""
     n_fft = scipy.fft.next_fast_len(2 * len(rir_K), real=True)

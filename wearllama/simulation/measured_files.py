@@ -1,10 +1,11 @@
-"""Files of measured responses: multichannel WAV or FLAC, and SOFA (AES69: FIR data in netCDF-4).
+"""Files of measured responses: multichannel WAV or FLAC, SOFA (AES69: FIR data in netCDF-4), and NPZ of directions.
 
 Shapes: C channels of the file, K taps; N measurements of a SOFA file.
 """
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from wearllama.audio.io import AudioError, read_audio
 
 AUDIO = (".wav", ".flac")
-SOFA = ".sofa"
+SOFA, NPZ = ".sofa", ".npz"
 _LOOKS_AHEAD = {"ListenerView": (1.0, 0.0, 0.0), "ListenerUp": (0.0, 0.0, 1.0)}
 
 Array = NDArray[np.float64]
@@ -30,8 +31,10 @@ class Measured:
     number: int | None
     """Measurement in the file, where it holds more than one."""
     rir_CK: NDArray[np.float32]
-    position_3: Array | None
+    position_3: Array | None = None
     """Source in head coordinates (x left, y up, z ahead; metres), where the file says so."""
+    azimuth_deg: float | None = None
+    """Where the file knows the direction only; counted as in the file."""
 
     @property
     def name(self) -> str:
@@ -39,8 +42,9 @@ class Measured:
         return f"{self.room}_{self.source}{number}"
 
 
-def read_folder(folder: Path, pattern: str, sample_rate: int = 16_000) -> list[Measured]:
-    """All responses of a folder, sorted by file name; ``pattern`` (groups room and source) must match every name.
+def read_folder(folder: Path, files: str, pattern: str, sample_rate: int = 16_000) -> list[Measured]:
+    """All responses of a folder's ``files`` (a glob), sorted by name; ``pattern`` (groups room and source) must match
+    every name.
 
     Raises:
         ValueError: no folder, no files, a name that does not match, a SOFA file of another kind or rate.
@@ -51,24 +55,38 @@ def read_folder(folder: Path, pattern: str, sample_rate: int = 16_000) -> list[M
         raise ValueError(f"pattern {pattern!r} has groups {sorted(expression.groupindex)}, wanted room and source")
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (*AUDIO, SOFA))
-    if not files:
-        raise ValueError(f"{folder}: no WAV, FLAC or SOFA files")
+    paths = sorted(path for path in folder.glob(files) if path.suffix.lower() in (*AUDIO, SOFA, NPZ))
+    if not paths:
+        raise ValueError(f"{folder}: no WAV, FLAC, SOFA or NPZ files {files!r}")
     measured = []
-    for path in files:
+    for path in paths:
         match = expression.fullmatch(path.name)
         if match is None:
             raise ValueError(f"{path}: the name does not match {pattern!r}")
-        named = {"file": path, "room": match["room"], "source": match["source"]}
+        named = partial(Measured, file=path, room=match["room"], source=match["source"])
         if path.suffix.lower() == SOFA:
-            responses = read_sofa(path, sample_rate)
-            for number, (rir_CK, position_3) in enumerate(responses):
-                many = number if len(responses) > 1 else None
-                measured.append(Measured(**named, number=many, rir_CK=rir_CK, position_3=position_3))
+            for number, (rir_CK, position_3) in enumerate(read_sofa(path, sample_rate)):
+                measured.append(named(number=number, rir_CK=rir_CK, position_3=position_3))
+        elif path.suffix.lower() == NPZ:
+            for number, (rir_CK, azimuth) in enumerate(read_npz(path, sample_rate)):
+                measured.append(named(number=number, rir_CK=rir_CK, azimuth_deg=azimuth))
         else:
-            rir_CK = read_audio(path, sample_rate=sample_rate).numpy()
-            measured.append(Measured(**named, number=None, rir_CK=rir_CK, position_3=None))
+            measured.append(named(number=None, rir_CK=read_audio(path, sample_rate=sample_rate).numpy()))
     return measured
+
+
+def read_npz(path: Path, sample_rate: int = 16_000) -> list[tuple[NDArray[np.float32], float]]:
+    """Responses (C, K) and azimuths in degrees of an NPZ file of ``responses`` (N, K, C), ``azimuth_deg`` (N,) and
+    ``sample_rate``."""
+    with np.load(path) as file:
+        if missing := {"responses", "azimuth_deg", "sample_rate"} - set(file.files):
+            raise ValueError(f"{path}: lacks {sorted(missing)}, found {sorted(file.files)}")
+        rir_NKC, azimuth_N, rate = file["responses"], file["azimuth_deg"], int(file["sample_rate"])
+    if rate != sample_rate:
+        raise ValueError(f"{path}: sample_rate is {rate}, wanted {sample_rate}; resample it first")
+    if rir_NKC.ndim != 3 or azimuth_N.shape != rir_NKC.shape[:1] or not np.isfinite(rir_NKC).all():
+        raise ValueError(f"{path}: responses {rir_NKC.shape} and azimuth_deg {azimuth_N.shape}, wanted (N, K, C), (N,)")
+    return [(rir_KC.T.astype(np.float32), float(a)) for rir_KC, a in zip(rir_NKC, azimuth_N, strict=True)]
 
 
 def read_sofa(path: Path, sample_rate: int = 16_000) -> list[tuple[NDArray[np.float32], Array]]:

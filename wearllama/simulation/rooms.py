@@ -9,23 +9,19 @@ Shapes: M microphones, B octave bands, F frequency bins, K taps, P poses.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
 from wearllama.simulation.heads import HeadResponses
-from wearllama.simulation.images import early_reflections, mouth_directivity
+from wearllama.simulation.images import directivity, early_reflections
 from wearllama.simulation.spaces import AIR_ABSORPTION, BANDS_HZ, Space, band_weights
 from wearllama.simulation.tails import WaveField, diffuse_tail, draw_field
 
 NO_DIRECT_DB = -60.0
 NO_REVERB_DB = 60.0
-TALKER_GAIN = 10 ** (-2.6 / 20)
-"""Other talkers against the wearer at equal effort, so that the direct sound of one who faces the wearer at .5 / 1 /
-2 m is 18 / 24 / 30 dB under own voice at the nose, as measured on glasses; the rigid sphere alone gives 15.4 / 21.4 /
-26.5."""
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating]
@@ -41,6 +37,8 @@ class Emitter:
     """Direction in which a talker faces, None for a source that radiates evenly."""
     own_voice: bool = False
     """The wearer: direct sound from the mouth's near field, and the mouth goes where the head goes."""
+    directivity: str = "mouth"
+    """How one that faces somewhere radiates: mouth or monitor (a small loudspeaker)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +91,7 @@ def _seen_from(space: Space, first: Space, emitter: Emitter) -> Emitter:
         return emitter
     place_3 = np.asarray(first.head_m) + first.to_room(emitter.position_3)
     facing_3 = None if emitter.facing_3 is None else space.to_head(first.to_room(emitter.facing_3))
-    return Emitter(position_3=space.to_head(place_3 - np.asarray(space.head_m)), facing_3=facing_3)
+    return replace(emitter, position_3=space.to_head(place_3 - np.asarray(space.head_m)), facing_3=facing_3)
 
 
 def _render(
@@ -102,7 +100,7 @@ def _render(
     reference = head.array.reference
     cosines = np.linspace(-1, 1, 65)
     evenly = emitter.facing_3 is None
-    radiated_B = np.ones(len(BANDS_HZ)) if evenly else np.mean(mouth_directivity(cosines) ** 2, axis=1)
+    radiated_B = np.ones(len(BANDS_HZ)) if evenly else np.mean(directivity(cosines, emitter.directivity) ** 2, axis=1)
     if emitter.position_3 is None:
         energy_B = (space.tail_energy() or 1.0) * radiated_B
         field_MK = diffuse_tail(field, space, head, energy_B, n_fft, 0.0)[:, :taps]
@@ -111,7 +109,7 @@ def _render(
     source_3 = np.asarray(space.head_m) + space.to_room(emitter.position_3)
     facing_room_3 = None if emitter.facing_3 is None else space.to_room(emitter.facing_3)
     direct_MF = head.own_voice(n_fft) if emitter.own_voice else _talker_direct(head, emitter, n_fft)
-    late_MF = early_reflections(space, head, source_3, facing_room_3, n_fft)
+    late_MF = early_reflections(space, head, source_3, facing_room_3, n_fft, emitter.directivity)
     if space.tail_energy() > 0:
         energy_B = space.tail_energy() * radiated_B
         late_MF += scipy.fft.rfft(diffuse_tail(field, space, head, energy_B, n_fft, space.mix_time_s))
@@ -120,7 +118,7 @@ def _render(
     direct_MK = scipy.fft.irfft(direct_MF * turn_F, n_fft)[:, :taps]
     late_MK = scipy.fft.irfft(late_MF * turn_F, n_fft)[:, :taps]
     if not evenly and not emitter.own_voice:
-        direct_MK, late_MK = direct_MK * TALKER_GAIN, late_MK * TALKER_GAIN
+        direct_MK, late_MK = direct_MK * head.talker_gain, late_MK * head.talker_gain
     direct, late = (float(np.sum(x_MK[reference] ** 2)) for x_MK in (direct_MK, late_MK))
     return Response(
         rir_MK=(direct_MK + late_MK).astype(np.float32),
@@ -137,5 +135,5 @@ def _talker_direct(head: HeadResponses, emitter: Emitter, n_fft: int) -> Complex
     gain_B = np.exp(-0.5 * np.asarray(AIR_ABSORPTION) * distance)
     if emitter.facing_3 is not None:
         towards = float(-emitter.position_3 @ emitter.facing_3) / distance
-        gain_B = gain_B * mouth_directivity(np.array([towards]))[:, 0]
+        gain_B = gain_B * directivity(np.array([towards]), emitter.directivity)[:, 0]
     return head.point(emitter.position_3, n_fft) * (gain_B @ band_weights(n_fft))
