@@ -196,6 +196,21 @@ def test_odd_sofa_files_are_refused(tmp_path: Path, changes: dict[str, Any], mes
         read_sofa(tmp_path / "a.sofa")
 
 
+def test_directions_of_an_npz_file_come_in_and_bad_ones_stay_out(tmp_path: Path) -> None:
+    (tmp_path / "npz").mkdir()
+    rir_NKC = np.stack([response(20, 0.1, seed)[:, :90].T for seed in range(4)])
+    azimuth = np.array([0, 90, 180, 270])
+    np.savez(tmp_path / "npz" / "lab_ring.npz", responses=rir_NKC, azimuth_deg=azimuth, sample_rate=16_000)
+    ring = MeasuredSource(roles=("noise",), distance_m=1.5, clockwise=True, leave_out=(2,))
+    settings = replace(SETTINGS, sources={"ring": ring})
+    bank = import_folder(tmp_path / "npz", tmp_path / "bank", settings, ARRAY)
+    assert [entry.azimuth_deg for entry in bank.entries] == [0.0, -90.0, 90.0]
+    assert {entry.rt60_s for entry in bank.entries} == {0.0}
+    np.savez(tmp_path / "npz" / "lab_ring.npz", responses=rir_NKC, azimuth_deg=azimuth[:3], sample_rate=16_000)
+    with pytest.raises(ValueError, match="azimuth_deg"):
+        import_folder(tmp_path / "npz", tmp_path / "bank", settings, ARRAY)
+
+
 def test_what_is_not_sofa_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.sofa").write_text("not a SOFA file")
     with pytest.raises(AudioError, match="not a SOFA file"):
