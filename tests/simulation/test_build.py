@@ -92,12 +92,13 @@ def test_a_build_killed_while_it_joins_its_rooms_leaves_no_bank(tmp_path: Path, 
     command = [sys.executable, str(tmp_path / "build.py"), str(tmp_path / "bank"), "1"]
     (tmp_path / "build.py").write_text(SCRIPT)
     bank = tmp_path / "bank"
-    kill_when(lambda: (bank / "rirs.npy.tmp").exists() or (bank / "rirs.npy").exists(), command)
+    kill_when(lambda: list(bank.glob(".rirs.npy.*")) or (bank / "rirs.npy").exists(), command)
     if not (bank / "meta.json").exists():
         with pytest.raises(BankError):
             RirBank.open(bank)
     subprocess.run(command, check=True)
     assert same(RirBank.open(bank), reference_bank)
+    assert sorted(path.name for path in bank.iterdir()) == ["index.jsonl", "meta.json", "rirs.npy"]
 
 
 def test_shards_together_are_the_whole_bank(tmp_path: Path, reference_bank: RirBank) -> None:

@@ -4,7 +4,6 @@ Shapes: M channels, K taps.
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wearllama.atomic import replacing, write_json, write_text
 
 FORMAT = 1
 ROLES = ("wearer", "partner", "bystander", "noise", "diffuse")
@@ -105,16 +106,38 @@ def write_bank(
     if dtype not in ("float16", "float32"):
         raise BankError(f"{path}: dtype is {dtype!r}, wanted float16 or float32")
     path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
     (path / "meta.json").unlink(missing_ok=True)
-    temporary = path / "rirs.npy.tmp"
-    array = np.lib.format.open_memmap(temporary, "w+", dtype, (len(entries), num_channels, num_taps))
+    for left in path.glob(".rirs.npy.*.tmp"):  # of a killed run, as large as the bank
+        left.unlink()
+    with replacing(path / "rirs.npy") as temporary:
+        _write_array(temporary, path, entries, rirs, (num_channels, num_taps), dtype)
+    write_text(path / "index.jsonl", "".join(to_line(entry) + "\n" for entry in entries))
+    meta = {
+        "format": FORMAT,
+        "sample_rate": sample_rate,
+        "pre_samples": pre_samples,
+        "reference": reference,
+        "dtype": dtype,
+        **(extra or {}),
+    }
+    write_json(path / "meta.json", meta, indent=2, ensure_ascii=True)
+
+
+def _write_array(
+    temporary: Path,
+    path: Path,
+    entries: Sequence[RirEntry],
+    rirs: Iterable[NDArray[np.floating[Any]]],
+    shape: tuple[int, int],
+    dtype: str,
+) -> None:
+    array = np.lib.format.open_memmap(temporary, "w+", dtype, (len(entries), *shape))
     largest = float(np.finfo(dtype).max)
     count = 0
     for count, rir_MK in enumerate(rirs, start=1):
         name = entries[count - 1].id if count <= len(entries) else f"number {count}"
-        if rir_MK.shape != (num_channels, num_taps):
-            raise BankError(f"{path}: response {name} has shape {rir_MK.shape}, wanted {(num_channels, num_taps)}")
+        if rir_MK.shape != shape:
+            raise BankError(f"{path}: response {name} has shape {rir_MK.shape}, wanted {shape}")
         if not np.isfinite(rir_MK).all():
             raise BankError(f"{path}: response {name} is not finite")
         if np.abs(rir_MK).max(initial=0) > largest:
@@ -126,21 +149,3 @@ def write_bank(
     if count != len(entries):
         raise BankError(f"{path}: {count} responses for {len(entries)} entries")
     array.flush()
-    del array
-    os.replace(temporary, path / "rirs.npy")
-    _write_text(path / "index.jsonl", "".join(to_line(entry) + "\n" for entry in entries))
-    meta = {
-        "format": FORMAT,
-        "sample_rate": sample_rate,
-        "pre_samples": pre_samples,
-        "reference": reference,
-        "dtype": dtype,
-        **(extra or {}),
-    }
-    _write_text(path / "meta.json", json.dumps(meta, indent=2) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)

@@ -1,6 +1,7 @@
 """Build a bank of simulated rooms: in parallel, resumable after any kill, the same bits for any number of workers."""
 
 import json
+import os
 import shutil
 import threading
 import time

@@ -5,6 +5,7 @@ Shapes: M microphones, K taps, O frequency bands.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,9 @@ def compare(measured: Mapping[str, Figures], simulated: Mapping[str, Mapping[str
     def spread(figures: Mapping[str, Figures], names: Sequence[str]) -> Array:
         return np.array([np.ptp(figures[name].delay_us_M) for name in names])
 
+    def level(names: Sequence[str], mic: int, figures: Mapping[str, Figures]) -> Array:
+        return median(figures, names, "level_db_MO")[mic]
+
     rows = [
         row("cue, own minus others, dB", bands, cue),
         row("direct/reverberant, own, dB", mics, lambda f: median(f, own, "drr_db_M")),
@@ -190,7 +194,7 @@ def compare(measured: Mapping[str, Figures], simulated: Mapping[str, Mapping[str
     for kind, names in (("own", own), ("others", others)):
         for mic in range(1, len(mics)):
             what = f"level of mic {mic} re c_0, {kind}, dB"
-            rows.append(row(what, bands, lambda f, n=names, m=mic: median(f, n, "level_db_MO")[m]))
+            rows.append(row(what, bands, partial(level, names, mic)))
     sources = tuple(name.rsplit("_", 2)[-2] for name in (*own, *others))
     rows.append(row("arrival spread, us", sources, lambda f: spread(f, [*own, *others]), relative=True))
     return rows

@@ -114,7 +114,7 @@ class HeadResponses:
     def point(self, source_3: Array, n_fft: int) -> Complex:
         """Response (M, F) of a point source of level 1 / distance, time zero is the emission."""
         lag = float(np.linalg.norm(source_3)) / SPEED_OF_SOUND
-        transfer_MF = point_transfer(source_3, self.positions_M3, self._freqs_F).T
+        transfer_MF: Complex = point_transfer(source_3, self.positions_M3, self._freqs_F).T
         if self.face_hz is not None:
             transfer_MF = self._soften(transfer_MF, source_3, self.face_hz)
         near_MF = self._spectra(self._fir(transfer_MF * np.exp(2j * np.pi * self._freqs_F * lag)), n_fft)

@@ -3,12 +3,16 @@
 Shapes: M microphones, K taps, F frequency bins, O frequency bands.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from wearllama.audio.beamforming import Beam
 from wearllama.simulation.decay import decay_time
+
+if TYPE_CHECKING:  # its torch would slow every worker that builds a bank
+    from wearllama.audio.beamforming import Beam
 
 SAMPLE_RATE = 16_000
 BEAM_BANDS_HZ = ((150.0, 500.0), (500.0, 1000.0), (1000.0, 2000.0), (2000.0, 4000.0), (4000.0, 7500.0))
@@ -81,7 +85,7 @@ def delays_s(rir_MK: Array, reference: int) -> Array:
     return (np.argmax(window_MK, axis=1) - near) / (OVERSAMPLING * SAMPLE_RATE)
 
 
-def beam_ratio_db(rir_MK: Array, beam: Beam, reference: int) -> Array:
+def beam_ratio_db(rir_MK: Array, beam: "Beam", reference: int) -> Array:
     """|c_x| / |c_0| (O,) of a source through the beam, reverberation included: the cue that tells near from far."""
     n_fft = scipy.fft.next_fast_len(rir_MK.shape[1] + beam.fir_MK.shape[1], real=True)
     out_F = np.sum(scipy.fft.rfft(rir_MK, n_fft) * scipy.fft.rfft(beam.fir_MK, n_fft), axis=0)
