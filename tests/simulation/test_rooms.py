@@ -6,7 +6,10 @@ import scipy.fft
 from wearllama.audio.array import load_array
 from wearllama.audio.head import point_transfer
 from wearllama.simulation.heads import HeadResponses, plane_wave_transfer, sphere_directions
-from wearllama.simulation.rooms import RoomSpec, band_weights, diffuse_tail, fractional_impulses, render_response
+from wearllama.simulation.images import fractional_impulses
+from wearllama.simulation.rooms import Emitter, Response, render_response
+from wearllama.simulation.spaces import RoomSpec, band_weights
+from wearllama.simulation.tails import diffuse_tail, draw_field
 
 ARRAY = load_array("glasses5")
 HEAD = HeadResponses(ARRAY)
@@ -17,9 +20,9 @@ def room(rt60: float = 0.3) -> RoomSpec:
     return RoomSpec(size_m=(5.0, 4.2, 2.7), rt60_s=rt60, head_m=(2.0, 1.9, 1.4), yaw_deg=30.0)
 
 
-def respond(source: np.ndarray | None, rt60: float = 0.3, **settings: object):
-    defaults = dict(facing_head_3=None if source is None else -AHEAD, taps=6400, pre_samples=32)
-    return render_response(room(rt60), HEAD, source, rng=np.random.default_rng(1), **{**defaults, **settings})
+def respond(source: np.ndarray, rt60: float = 0.3, facing: np.ndarray | None = -AHEAD, own: bool = False) -> Response:
+    emitter = Emitter(position_3=source, facing_3=facing, own_voice=own)
+    return render_response(room(rt60), HEAD, emitter, taps=6400, pre_samples=32, rng=np.random.default_rng(1))
 
 
 def level_db(rir_MK: np.ndarray, low_hz: float = 150, high_hz: float = 2000) -> np.ndarray:
@@ -30,7 +33,7 @@ def level_db(rir_MK: np.ndarray, low_hz: float = 150, high_hz: float = 2000) -> 
 
 
 def test_own_voice_stands_over_others_as_measured() -> None:
-    own = respond(ARRAY.mouth_3, facing_head_3=AHEAD, own_voice=True).rir_MK
+    own = respond(ARRAY.mouth_3, facing=AHEAD, own=True).rir_MK
     for distance, measured in ((0.5, -18), (1.0, -24), (2.0, -30)):
         found = level_db(respond(AHEAD * distance).rir_MK)[0] - level_db(own)[0]
         assert found == pytest.approx(measured, abs=1.5)
@@ -39,7 +42,7 @@ def test_own_voice_stands_over_others_as_measured() -> None:
 
 
 def test_direct_to_reverberant_ratio_is_that_of_glasses() -> None:
-    own = respond(ARRAY.mouth_3, 0.5, facing_head_3=AHEAD, own_voice=True)
+    own = respond(ARRAY.mouth_3, 0.5, facing=AHEAD, own=True)
     assert 18 < own.drr_db < 26
     assert 0 < respond(AHEAD, 0.5).drr_db < 8 > respond(AHEAD * 2, 0.5).drr_db
 
@@ -54,7 +57,7 @@ def test_first_arrival_at_c0_stands_where_promised() -> None:
 
 @pytest.mark.parametrize("rt60", [0.2, 0.4])
 def test_decay_is_the_asked_one(rt60: float) -> None:
-    tail_N = respond(np.array([2.0, 0.0, 0.5]), rt60, facing_head_3=None).rir_MK[0].astype(float)
+    tail_N = respond(np.array([2.0, 0.0, 0.5]), rt60, facing=None).rir_MK[0].astype(float)
     curve = 10 * np.log10(np.cumsum(tail_N[::-1] ** 2)[::-1] / np.sum(tail_N**2))
     seconds = (np.argmax(curve < -25) - np.argmax(curve < -5)) / 16000 * 3
     assert seconds == pytest.approx(rt60, rel=0.2)
@@ -71,14 +74,14 @@ def test_energy_agrees_with_the_librarys_own_simulation() -> None:
     box.compute_rir()
     direct = np.linalg.norm(source) * np.max(np.abs(box.rir[0][0][:300]))
     theirs = float(np.sum(np.square(box.rir[0][0]))) / direct**2  # the library's own unit of level
-    rir_MK = render_response(
-        spec, HEAD, source, taps=6400, pre_samples=32, rng=np.random.default_rng(0)
-    ).rir_MK  # fmt: skip
+    even = Emitter(position_3=source)
+    rir_MK = render_response(spec, HEAD, even, taps=6400, pre_samples=32, rng=np.random.default_rng(0)).rir_MK
     assert 10 * np.log10(float(np.sum(rir_MK[0] ** 2)) / theirs) == pytest.approx(1.5, abs=2.5)  # a head adds some
 
 
 def test_diffuse_tail_is_coherent_between_microphones_at_low_frequency() -> None:
-    tail_MK = diffuse_tail(room(), HEAD, np.ones(7), 16384, np.random.default_rng(0), 0.0)[:, :4000]
+    field = draw_field(room(), HEAD, 16384, np.random.default_rng(0))
+    tail_MK = diffuse_tail(field, room(), HEAD, np.ones(7), 16384, 0.0)[:, :4000]
     spectra = scipy.fft.rfft(tail_MK[:, : 40 * 100].reshape(5, 40, 100))
     cross = np.abs(np.mean(spectra[0] * spectra[1].conj(), axis=0))
     coherence = cross / np.sqrt(np.mean(np.abs(spectra[0]) ** 2, axis=0) * np.mean(np.abs(spectra[1]) ** 2, axis=0))

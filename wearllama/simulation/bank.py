@@ -1,18 +1,18 @@
 """RIR bank on disk (contract 3): one door for simulated and measured responses.
 
 A bank is a directory of ``index.jsonl`` (one :class:`RirEntry` a line), ``rirs.npy`` (entry, channel, tap; memory-
-mapped, float16 or float32) and ``meta.json``.  Every entry has its first arrival at c_0 at tap
-``meta["pre_samples"]``: ONE shift for all channels of an entry, so that delays between channels are kept, with room
-before it for microphones that hear a source earlier than c_0.  ONE scale for the whole bank, so that levels between
-entries and channels are real.
+mapped, float16 or float32) and ``meta.json``; or of such directories ``shard-001-of-008`` ..., built on as many
+machines, which open as the one bank that a single machine would have built.  Every entry has its first arrival at c_0
+at tap ``meta["pre_samples"]``: ONE shift for all channels of an entry, so that delays between channels are kept, with
+room before it for microphones that hear a source earlier than c_0.  ONE scale for the whole bank, so that levels
+between entries and channels are real.
 
 Shapes: M channels, K taps, F frequency bins.
 """
 
 import json
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,52 +20,29 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from wearllama.atomic import replacing, write_json, write_text
+from wearllama.simulation.bank_files import FORMAT, BankError, RirEntry, read_index, write_bank
 
-ROLES = ("wearer", "partner", "bystander", "noise", "diffuse")
-FORMAT = 1
+__all__ = ["BankError", "RirBank", "RirEntry", "write_bank"]
+
 DIRECT_HALF = 40
 SPECTRA_CACHE_BYTES = 192 * 2**20
 
 
-class BankError(ValueError):
-    """A bank that is missing, incomplete or inconsistent; the message names file, found and wanted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RirEntry:
-    """What is known of one multichannel response."""
-
-    id: str
-    role: str
-    """wearer, partner, bystander, noise (a point) or diffuse (no direct sound)."""
-    azimuth_deg: float
-    """Direction seen from the wearer's head: 0 ahead, positive to the left."""
-    elevation_deg: float
-    distance_m: float
-    """From the source to c_0."""
-    rt60_s: float
-    drr_db: float
-    """Direct-to-reverberant energy ratio at c_0."""
-    room: str
-    split: str
-    array: str
-
-    def __post_init__(self) -> None:
-        if self.role not in ROLES:
-            raise ValueError(f"RIR entry {self.id!r}: role is {self.role!r}, wanted one of {', '.join(ROLES)}")
-
-
 class RirBank:
-    """Read access to a bank; cheap to pickle into data workers (the map is opened again there)."""
+    """Read access to a bank; cheap to pickle into data workers (the maps are opened again there)."""
 
-    def __init__(self, path: Path, entries: list[RirEntry], meta: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, entries: list[RirEntry], meta: dict[str, Any], parts: list[tuple[Path, int]]
+    ) -> None:
         self.path = path
         self.entries = entries
         self.meta = meta
-        self._rirs: NDArray[Any] | None = None
+        self._parts = parts
+        """Directories with an array each, and the entry that it begins with."""
+        self._maps: list[NDArray[Any] | None] = [None] * len(parts)
         self._spectra: OrderedDict[tuple[int, int], NDArray[np.complex64]] = OrderedDict()
         self._cached_bytes = 0
+        self._by_room: dict[str, list[int]] = {}
         self._selected: dict[tuple[Any, ...], list[int]] = {}
         self._rooms: dict[str | None, list[str]] = {}
         self._energies: dict[int, tuple[float, float]] = {}
@@ -75,43 +52,47 @@ class RirBank:
         """Open and check a bank directory.
 
         Raises:
-            BankError: a file is missing, a line of the index is bad, or index and array disagree.
+            BankError: a file or shard is missing, a line of the index is bad, index and array or two shards disagree.
         """
         path = Path(path)
-        for name in ("meta.json", "index.jsonl", "rirs.npy"):
-            if not (path / name).is_file():
-                raise BankError(f"{path}: no {name} here; build a bank with tools/build_rir_bank.py")
-        meta = json.loads((path / "meta.json").read_text())
-        if meta.get("format") != FORMAT:
-            raise BankError(f"{path / 'meta.json'}: bank format {meta.get('format')!r}, wanted {FORMAT}")
-        entries = _read_index(path / "index.jsonl")
-        bank = cls(path, entries, meta)
-        if bank._array.ndim != 3 or bank._array.shape[0] != len(entries):
-            raise BankError(f"{path}: rirs.npy has shape {bank._array.shape}, index.jsonl has {len(entries)} entries")
-        return bank
+        parts: list[tuple[Path, int]] = []
+        entries: list[RirEntry] = []
+        metas = []
+        for folder in _folders(path):
+            metas.append(_read_meta(folder))
+            parts.append((folder, len(entries)))
+            found = read_index(folder / "index.jsonl")
+            array = np.load(folder / "rirs.npy", mmap_mode="r")
+            if array.ndim != 3 or array.shape[0] != len(found):
+                raise BankError(f"{folder}: rirs.npy has shape {array.shape}, index.jsonl has {len(found)} entries")
+            entries += found
+            differing = [name for name in metas[0] if name != "shard" and metas[0][name] != metas[-1].get(name)]
+            if differing:
+                raise BankError(f"{folder} and {parts[0][0].name} were built with different {', '.join(differing)}")
+        return cls(path, entries, metas[0], parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "entries": self.entries, "meta": self.meta}
+        return {"path": self.path, "entries": self.entries, "meta": self.meta, "parts": self._parts}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["path"], state["entries"], state["meta"])  # type: ignore[misc]
+        self.__init__(**state)  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    @property
-    def _array(self) -> NDArray[Any]:
-        if self._rirs is None:
-            self._rirs = np.load(self.path / "rirs.npy", mmap_mode="r")
-        return self._rirs
+    def _map(self, part: int) -> NDArray[Any]:
+        array = self._maps[part]
+        if array is None:
+            array = self._maps[part] = np.load(self._parts[part][0] / "rirs.npy", mmap_mode="r")
+        return array
 
     @property
     def num_channels(self) -> int:
-        return int(self._array.shape[1])
+        return int(self._map(0).shape[1])
 
     @property
     def num_taps(self) -> int:
-        return int(self._array.shape[2])
+        return int(self._map(0).shape[2])
 
     @property
     def pre_samples(self) -> int:
@@ -128,7 +109,10 @@ class RirBank:
 
     def rir(self, index: int) -> NDArray[np.float32]:
         """Response ``index`` as float32 (M, K)."""
-        return np.asarray(self._array[index], dtype=np.float32)
+        if not 0 <= index < len(self.entries):
+            raise IndexError(f"{self.path}: entry {index}, wanted 0..{len(self.entries) - 1}")
+        part = bisect_right(self._parts, index, key=lambda item: item[1]) - 1
+        return np.asarray(self._map(part)[index - self._parts[part][1]], dtype=np.float32)
 
     def spectrum(self, index: int, n_fft: int) -> NDArray[np.complex64]:
         """Spectrum (M, n_fft // 2 + 1) of response ``index``; the most recently used are kept."""
@@ -151,20 +135,29 @@ class RirBank:
         room: str | None = None,
         min_distance: float | None = None,
         max_distance: float | None = None,
+        pose: int | None = 0,
+        source: str | None = None,
     ) -> list[int]:
-        """Indices of entries that match everything asked for, in index order."""
-        key = (role, split, room, min_distance, max_distance)
+        """Indices of entries that match everything asked for, in index order; ``pose=None`` for all poses."""
+        key = (role, split, room, min_distance, max_distance, pose, source)
         if key not in self._selected:
             self._selected[key] = [
                 index
-                for index, entry in enumerate(self.entries)
-                if (role is None or entry.role == role)
-                and (split is None or entry.split == split)
-                and (room is None or entry.room == room)
-                and (min_distance is None or entry.distance_m >= min_distance)
-                and (max_distance is None or entry.distance_m <= max_distance)
+                for index in (range(len(self.entries)) if room is None else self._rooms_entries().get(room, []))
+                if (role is None or self.entries[index].role == role)
+                and (split is None or self.entries[index].split == split)
+                and (min_distance is None or self.entries[index].distance_m >= min_distance)
+                and (max_distance is None or self.entries[index].distance_m <= max_distance)
+                and (pose is None or self.entries[index].pose == pose)
+                and (source is None or self.entries[index].source == source)
             ]
         return self._selected[key]
+
+    def _rooms_entries(self) -> dict[str, list[int]]:
+        if not self._by_room:
+            for index, entry in enumerate(self.entries):
+                self._by_room.setdefault(entry.room, []).append(index)
+        return self._by_room
 
     def rooms(self, split: str | None = None) -> list[str]:
         """Room names of a split, sorted."""
@@ -181,67 +174,32 @@ class RirBank:
         return self._energies[index]
 
 
-def _read_index(path: Path) -> list[RirEntry]:
-    wanted = {field.name for field in fields(RirEntry)}
-    entries = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        try:
-            row = json.loads(line)
-            if set(row) != wanted:
-                raise ValueError(f"fields {sorted(row)}, wanted {sorted(wanted)}")
-            entries.append(RirEntry(**row))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise BankError(f"{path}, line {number}: {error}") from error
-    return entries
+def shard_name(number: int, count: int) -> str:
+    """Directory of one shard, 1 to ``count``."""
+    return f"shard-{number:03d}-of-{count:03d}"
 
 
-def write_bank(
-    path: str | Path,
-    entries: Sequence[RirEntry],
-    rirs: Iterable[NDArray[np.floating[Any]]],
-    *,
-    num_channels: int,
-    num_taps: int,
-    pre_samples: int,
-    reference: int = 0,
-    sample_rate: int = 16_000,
-    dtype: str = "float16",
-    extra: dict[str, Any] | None = None,
-) -> None:
-    """Write a bank; also the door for measured responses.
+def _folders(path: Path) -> list[Path]:
+    """The directory itself, or its shards in order."""
+    shards = sorted(folder for folder in path.glob("shard-*-of-*") if (folder / "meta.json").is_file())
+    if (path / "meta.json").is_file() or not shards:
+        return [path]
+    count = int(shards[0].name.rsplit("-", 1)[1])
+    wanted = [path / shard_name(number, count) for number in range(1, count + 1)]
+    if shards != wanted:
+        missing = [folder.name for folder in wanted if folder not in shards]
+        extra = [folder.name for folder in shards if folder not in wanted]
+        raise BankError(f"{path}: shards missing {missing or 'none'}, of another count {extra or 'none'}")
+    return shards
 
-    ``rirs`` yields one (M, K) array an entry, in order: first arrival at c_0 at tap ``pre_samples``, all in one common
-    scale.  ``meta.json`` is written last, so that a killed run leaves no directory that opens.
 
-    Raises:
-        BankError: an array has another shape, is not finite, or their number differs from the entries'.
-    """
-    if dtype not in ("float16", "float32"):
-        raise BankError(f"{path}: dtype is {dtype!r}, wanted float16 or float32")
-    path = Path(path)
-    (path / "meta.json").unlink(missing_ok=True)
-    with replacing(path / "rirs.npy") as temporary:
-        array = np.lib.format.open_memmap(temporary, "w+", dtype, (len(entries), num_channels, num_taps))
-        count = 0
-        for count, rir_MK in enumerate(rirs, start=1):
-            name = entries[count - 1].id if count <= len(entries) else f"number {count}"
-            if rir_MK.shape != (num_channels, num_taps):
-                raise BankError(f"{path}: response {name} has shape {rir_MK.shape}, wanted {(num_channels, num_taps)}")
-            if not np.isfinite(rir_MK).all():
-                raise BankError(f"{path}: response {name} is not finite")
-            if count <= len(entries):
-                array[count - 1] = rir_MK
-        if count != len(entries):
-            raise BankError(f"{path}: {count} responses for {len(entries)} entries")
-        array.flush()
-        del array
-    write_text(path / "index.jsonl", "".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
-    meta = {
-        "format": FORMAT,
-        "sample_rate": sample_rate,
-        "pre_samples": pre_samples,
-        "reference": reference,
-        "dtype": dtype,
-        **(extra or {}),
-    }
-    write_json(path / "meta.json", meta, indent=2, ensure_ascii=True)
+def _read_meta(path: Path) -> dict[str, Any]:
+    for name in ("meta.json", "index.jsonl", "rirs.npy"):
+        if not (path / name).is_file():
+            raise BankError(
+                f"{path}: no {name} here; build a bank with tools/build_rir_bank.py or tools/import_rirs.py"
+            )
+    meta = json.loads((path / "meta.json").read_text())
+    if meta.get("format") != FORMAT:
+        raise BankError(f"{path / 'meta.json'}: bank format {meta.get('format')!r}, wanted {FORMAT}")
+    return meta

@@ -20,6 +20,7 @@ from wearllama.simulation.background import Background, plan_noise
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.convolve import BlockPlan, mix_channels
 from wearllama.simulation.device import HILBERT_HALF, DeviceDraw, add_self_noise, draw_device, limit_and_quantise
+from wearllama.simulation.moving import draw_motion, follow, motion_metadata
 from wearllama.simulation.noise import NoiseBank
 from wearllama.simulation.recipe import MixtureRecipe, Segment, draw_from
 from wearllama.simulation.sources import PlacedSource, SourceFile, load_source, place_source, power
@@ -48,7 +49,7 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
         ValueError: the bank lacks a room or role that is asked for, or speech ends after ``duration_s``.
         AudioError: a source file is missing, broken, not mono or not 16 kHz.
     """
-    places, levels, noises, devices = (np.random.default_rng([seed, stream]) for stream in range(4))
+    places, levels, noises, devices, motions = (np.random.default_rng([seed, stream]) for stream in range(5))
     room = _draw_room(recipe, bank, places)
     rirs = _draw_rirs(recipe, bank, room, places)
     segments = [(s, False) for s in recipe.segments] + [(s, True) for s in recipe.sidetalk]
@@ -58,10 +59,12 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
     files = [_cut(f, length - round(s.start_s * SAMPLE_RATE)) for (s, _), f in zip(segments, files, strict=True)]
     plan = BlockPlan(length=length, taps=bank.num_taps, margin=HILBERT_HALF)
     noise_plan = plan_noise(recipe, noise, noises)
+    track = draw_motion(recipe.moving, bank, room, length / SAMPLE_RATE, motions)
     sources = []
     for (segment, sidetalk), file, rir in zip(segments, files, rirs, strict=True):
         effort = float(levels.normal()) * recipe.effort_db + noise_plan.lombard_db
-        sources.append(place_source(plan, bank, file, segment, sidetalk, rir, effort))
+        path = segment.path or follow(track, bank, rir)
+        sources.append(place_source(plan, bank, file, segment, sidetalk, path, effort))
     own_power = _own_voice_power(bank, room)
     level = draw_from(recipe.level_dbfs, levels)
     sources = _set_sidetalk(sources, recipe, levels)
@@ -79,6 +82,7 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
         "seed": int(seed),
         "level_dbfs": round(level, 2),
         "overlap_s": round(_overlap(sources, length), 3),
+        **({"motion": motion_metadata(track, bank, room)} if track else {}),
         "sources": [_describe(source, bank, scale) for source in sources],
         **background.metadata(),
     }
@@ -86,7 +90,11 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
 
 
 def _draw_room(recipe: MixtureRecipe, bank: RirBank, rng: np.random.Generator) -> str:
-    fixed = {bank.entries[s.rir].room for s in (*recipe.segments, *recipe.sidetalk) if s.rir is not None}
+    segments = (*recipe.segments, *recipe.sidetalk)
+    chosen = {rir for s in segments for rir in (s.rir, *(rir for _, rir in s.path)) if rir is not None}
+    if outside := [rir for rir in sorted(chosen) if not 0 <= rir < len(bank)]:
+        raise ValueError(f"mixture: entries {outside} are wanted, the bank {bank.path} has {len(bank)}")
+    fixed = {bank.entries[rir].room for rir in chosen}
     position = rng.uniform()
     if recipe.room is not None or fixed:
         room = recipe.room or min(fixed)
@@ -106,6 +114,9 @@ def _draw_rirs(recipe: MixtureRecipe, bank: RirBank, room: str, rng: np.random.G
     rirs = []
     for segment, sidetalk in [(s, False) for s in recipe.segments] + [(s, True) for s in recipe.sidetalk]:
         key = (segment.role, sidetalk and segment.role != "wearer")
+        if segment.path:
+            rirs.append(segment.path[0][1])
+            continue
         if segment.rir is None and key not in chosen:
             candidates = bank.select(role=segment.role, room=room)
             taken = set(chosen.values())
@@ -167,8 +178,8 @@ def _sum(
 ) -> Signal:
     """All channels (M, N) behind the device's filters; c_0 is the sum of the images that are there already."""
     reference = bank.reference
-    spectra = [source.spectra for source in sources]
-    rirs = [source.rir for source in sources]
+    spectra = [heard for source in sources for heard in source.spectra]
+    rirs = [rir for source in sources for _, rir in source.path]
     audio_MN = np.empty((bank.num_channels, plan.length), np.float32)
     c0_N = audio_MN[reference]
     c0_N[:] = sources[0].image_N if sources else 0.0
@@ -206,6 +217,7 @@ def _describe(source: PlacedSource, bank: RirBank, scale: float) -> dict[str, An
         "start_s": source.start / SAMPLE_RATE,
         "end_s": source.end / SAMPLE_RATE,
         "rir": entry.id,
+        **({"path": [(round(t, 3), bank.entries[rir].id) for t, rir in source.path]} if len(source.path) > 1 else {}),
         "azimuth_deg": entry.azimuth_deg,
         "elevation_deg": entry.elevation_deg,
         "distance_m": entry.distance_m,

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
 from wearllama.simulation.device import DeviceConfig
+from wearllama.simulation.motion import Waypoints
 
 TALKER_ROLES = ("wearer", "partner", "bystander")
 Range = tuple[float, float]
@@ -25,8 +27,15 @@ class Segment:
     """Entry of the bank; None draws one of ``role`` in the mixture's room."""
     gain_db: float = 0.0
     """On top of a drawn vocal effort."""
+    path: Waypoints = ()
+    """(seconds into the mixture, entry of the bank), in time: the source is cross-faded from one to the next."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", tuple((float(time), int(rir)) for time, rir in self.path))
+        if any(later[0] <= earlier[0] for earlier, later in pairwise(self.path)):
+            raise ValueError(f"segment {self.file!r}: path {self.path} is not in order of time")
+        if self.path and self.rir is not None:
+            raise ValueError(f"segment {self.file!r}: has both rir {self.rir} and a path")
         if self.role not in TALKER_ROLES:
             raise ValueError(f"segment {self.file!r}: role is {self.role!r}, wanted one of {', '.join(TALKER_ROLES)}")
         if self.start_s < 0:
@@ -65,6 +74,8 @@ class MixtureRecipe:
     duration_s: float | None = None
     """None: until the last speech ends and .15 to .4 s more (1.5 to 4 s where there is none)."""
     device: DeviceConfig = field(default_factory=DeviceConfig)
+    moving: float = 0.0
+    """How often the head turns or walks, in rooms whose entries have poses; others stay still."""
 
     def __post_init__(self) -> None:
         for name in ("segments", "sidetalk"):
@@ -85,6 +96,8 @@ class MixtureRecipe:
             raise ValueError("mixture: noise_distance_m is given, which needs noise_dba='typical'")
         if self.noise_distance_m is not None and np.min(self.noise_distance_m) <= 0:
             raise ValueError(f"mixture: noise_distance_m is {self.noise_distance_m}, wanted positive numbers")
+        if not 0 <= self.moving <= 1:
+            raise ValueError(f"mixture: moving is {self.moving}, wanted 0 to 1")
         if self.effort_db < 0:
             raise ValueError(f"mixture: effort_db is {self.effort_db}, wanted 0 or more")
 
@@ -115,7 +128,7 @@ class MixtureRecipe:
 
 
 def _without_defaults(segment: dict[str, Any]) -> dict[str, Any]:
-    defaults = {"start_s": 0.0, "rir": None, "gain_db": 0.0}
+    defaults = {"start_s": 0.0, "rir": None, "gain_db": 0.0, "path": ()}
     return {name: value for name, value in segment.items() if name not in defaults or value != defaults[name]}
 
 

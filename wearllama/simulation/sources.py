@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from wearllama.audio.io import read_audio
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.convolve import BlockPlan, SourceSpectra, channel_image, transform_source
+from wearllama.simulation.motion import Waypoints, fade_weights
 from wearllama.simulation.recipe import Segment
 
 SAMPLE_RATE = 16_000
@@ -69,15 +70,21 @@ class PlacedSource(NamedTuple):
 
     segment: Segment
     sidetalk: bool
-    rir: int
+    path: Waypoints
+    """(seconds into the mixture, entry of the bank); one for a source that stays where it is."""
     effort_db: float
     gain: float
     start: int
     active_N: NDArray[np.bool_]
-    spectra: SourceSpectra
-    """Gain included."""
+    spectra: list[SourceSpectra]
+    """What each waypoint's response hears, gain included."""
     image_N: Signal
     """At c_0, gain included."""
+
+    @property
+    def rir(self) -> int:
+        """The first response on the path."""
+        return self.path[0][1]
 
     @property
     def end(self) -> int:
@@ -99,20 +106,37 @@ class PlacedSource(NamedTuple):
 
     def scaled(self, factor: float) -> "PlacedSource":
         """The same source by ``factor`` louder."""
-        return self._replace(
-            gain=self.gain * factor, spectra=self.spectra.scaled(factor), image_N=self.image_N * np.float32(factor)
-        )
+        spectra = [heard.scaled(factor) for heard in self.spectra]
+        return self._replace(gain=self.gain * factor, spectra=spectra, image_N=self.image_N * np.float32(factor))
 
 
 def place_source(
-    plan: BlockPlan, bank: RirBank, file: SourceFile, segment: Segment, sidetalk: bool, rir: int, effort_db: float
+    plan: BlockPlan,
+    bank: RirBank,
+    file: SourceFile,
+    segment: Segment,
+    sidetalk: bool,
+    path: Waypoints,
+    effort_db: float,
 ) -> PlacedSource:
-    """Put a source at its time through its response."""
+    """Put a source at its time through its response, or through one after the other."""
     start = round(segment.start_s * SAMPLE_RATE)
     gain = 10 ** ((effort_db + segment.gain_db) / 20)
-    spectra = transform_source(plan, file.signal_N, start - bank.pre_samples, gain)
-    image_N = channel_image(plan, spectra, bank.spectrum(rir, plan.n_fft)[bank.reference])
-    return PlacedSource(segment, sidetalk, rir, effort_db, gain, start, file.active_N, spectra, image_N)
+    pieces = _pieces(file, path, start)
+    spectra = [transform_source(plan, piece_N, at - bank.pre_samples, gain) for at, piece_N in pieces]
+    responses = [bank.spectrum(rir, plan.n_fft)[bank.reference] for _, rir in path]
+    image_N = channel_image(plan, spectra[0], responses[0])
+    for heard, response_F in zip(spectra[1:], responses[1:], strict=True):
+        image_N += channel_image(plan, heard, response_F)
+    return PlacedSource(segment, sidetalk, path, effort_db, gain, start, file.active_N, spectra, image_N)
+
+
+def _pieces(file: SourceFile, path: Waypoints, start: int) -> list[tuple[int, Signal]]:
+    """The source cut up among the waypoints of its path: (sample of the mixture, what is said there)."""
+    if len(path) == 1:
+        return [(start, file.signal_N)]
+    faded = fade_weights(path, start, len(file.signal_N))
+    return [(start + low, file.signal_N[low : low + len(weight_N)] * weight_N) for low, weight_N in faded]
 
 
 def power(signal_N: Signal) -> float:
