@@ -189,3 +189,17 @@ def test_sidetalk_may_run_past_the_end_but_the_words_may_not(small_bank: RirBank
     assert [source["end_s"] for source in mixture.metadata["sources"]] == [1.55, 1.6]
     with pytest.raises(ValueError, match=r"speech ends at 1\.55 s"):
         mix(scene(duration_s=1.5), small_bank, voices_dir)
+
+
+def test_dead_and_covered_microphones(small_bank: RirBank, voices_dir: Path) -> None:
+    """A dead one has its self-noise only, wind or not; a covered c_0 loses its highs; the others are untouched."""
+    fields = dict(noise_type="Wind", snr_db=10.0, level_dbfs=-20.0)
+    plain = mix(scene(**fields), small_bank, voices_dir)
+    broken = mix(scene(**fields, device=DeviceConfig(dead=(2,), covered=(0,), cover_db=20.0)), small_bank, voices_dir)
+    assert broken.metadata["dead"] == [2] and broken.metadata["covered"] == [0] and "dead" not in plain.metadata
+    levels = 10 * torch.log10(broken.audio_MN.double().square().mean(dim=1))
+    assert -80 < float(levels[2]) < -65  # 50..55 dB under -20
+    assert torch.equal(plain.audio_MN[[1, 3, 4]], broken.audio_MN[[1, 3, 4]])
+    spectra = [np.abs(np.fft.rfft(m.audio_MN[0].numpy())) ** 2 for m in (plain, broken)]
+    high = slice(len(spectra[0]) // 2, None)  # over 4 kHz, where wind is not
+    assert 10 * np.log10(spectra[0][high].sum() / spectra[1][high].sum()) > 12
