@@ -70,7 +70,8 @@ def shift_pitch(audio_MN: Signal, semitones: float, reference: int = 0) -> Signa
         # The distance of the marks rather than the period: a factor of one gives back what came in.
         step = int(marks_T[nearest + 1]) - mark if nearest + 1 < len(marks_T) else period
         place += step / factor if voiced_T[nearest] else step
-    return (out_MN / np.maximum(weight_N, 0.1))[:, reach : reach + samples]
+    out_MN /= np.maximum(weight_N, np.float32(0.1))
+    return out_MN[:, reach : reach + samples]
 
 
 def _best_shift(guide_N: NDArray[np.float64], natural: int, nominal: int) -> int:
