@@ -9,7 +9,7 @@ Shapes: M channels, N samples.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,26 +199,28 @@ class Condition:
         return edit(recipe, self.value, bank, seed)
 
 
-def parse_conditions(text: str) -> list[Condition | None]:
-    """What a name stands for: ``[None]`` for ``clean``, one condition, a sweep, or a group; several with commas.
+def parse_conditions(names: str | Sequence[str]) -> list[Condition | None]:
+    """What names stand for: ``[None]`` for ``clean``, one condition, a sweep, or a group; a repeated one counts once.
 
     Raises:
         ValueError: a name is unknown or its value is no number.
     """
     found: list[Condition | None] = []
-    for name in (part.strip() for part in text.split(",")):
+    for name in [names] if isinstance(names, str) else names:
         kind, _, value = name.partition(":")
         if name == CLEAN:
             found.append(None)
         elif name in GROUPS:
-            found += [condition for member in GROUPS[name] for condition in parse_conditions(member)]
+            found += parse_conditions(GROUPS[name])
         elif kind not in KINDS:
             raise ValueError(f"condition {name!r} is unknown, wanted {CLEAN} or one of {[*KINDS, *GROUPS]}")
         elif not value and ":" not in name:
             found += [Condition(kind=kind, value=float(item)) for item in KINDS[kind].sweep]
         else:
             found.append(Condition(kind=kind, value=_number(value, name)))
-    return found
+    if not found:
+        raise ValueError(f"no condition is given, wanted {CLEAN} or some of {[*KINDS, *GROUPS]}")
+    return list(dict.fromkeys(found))
 
 
 def _number(value: str, name: str) -> float:
