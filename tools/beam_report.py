@@ -21,7 +21,7 @@ import numpy as np
 from beams.bench import Bench, measured_bench, modelled_bench
 from beams.talker import talker_table
 
-from wearllama.atomic import write_text
+from wearllama.atomic import replacing, write_text
 from wearllama.audio.array import load_array
 from wearllama.audio.beam_metrics import (
     BANDS_HZ,
@@ -179,10 +179,9 @@ def draw_patterns(bench: Bench, path: Path) -> None:
 
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    temporary = path.with_name(f".{path.name}.tmp")
-    figure.savefig(temporary, dpi=110, format="png")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=110, format="png")
     plt.close(figure)
-    temporary.replace(path)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Shapes: M microphones, N samples.
 import hashlib
 import io
 import json
-import os
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from wearllama.atomic import replacing, write_text
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.dataset import MixtureRenderer
 from wearllama.data.manifest import Example, Renderer, example_seed
@@ -101,7 +101,7 @@ def begin(folder: Path, key: str, config: ShardConfig, shards: int) -> None:
         if found != meta:
             raise ValueError(f"{folder} holds other shards: found {found}, wanted {meta}; give another folder")
         return
-    _replace(path, json.dumps(meta, indent=1).encode() + b"\n")
+    write_text(path, json.dumps(meta, indent=1) + "\n")
 
 
 def is_done(folder: Path, number: int) -> bool:
@@ -112,25 +112,23 @@ def is_done(folder: Path, number: int) -> bool:
 def write_shard(folder: Path, number: int, items: Sequence[Item], renderer: Renderer) -> None:
     """Render a shard and write it as a whole or not at all; the same bytes wherever it is done."""
     rows = []
-    temporary = folder / f".shard-{number:05d}.{os.getpid()}.tmp"
-    try:
-        with tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for place, item in enumerate(items):
-                assert item.example.audio is not None
-                recipe = item.example.audio["mixture"]
-                name, data = _encode(renderer(recipe, item.seed))
-                key = f"{number:05d}-{place:06d}"
-                described = {
-                    "id": item.example.id, "epoch": item.epoch, "repeat": item.repeat, "seed": item.seed,
-                    "example": item.example.to_dict(),
-                }  # fmt: skip
-                _add(tar, f"{key}.json", json.dumps(described, ensure_ascii=False).encode())
-                offset = _add(tar, f"{key}.{name}", data)
-                rows.append({"seed": item.seed, "offset": offset, "size": len(data), "recipe": recipe_hash(recipe)})
-        os.replace(temporary, _tar_path(folder, number))
-    finally:
-        temporary.unlink(missing_ok=True)
-    _replace(_index_path(folder, number), "".join(json.dumps(row) + "\n" for row in rows).encode())
+    with (
+        replacing(_tar_path(folder, number)) as temporary,
+        tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for place, item in enumerate(items):
+            assert item.example.audio is not None
+            recipe = item.example.audio["mixture"]
+            name, data = _encode(renderer(recipe, item.seed))
+            key = f"{number:05d}-{place:06d}"
+            described = {
+                "id": item.example.id, "epoch": item.epoch, "repeat": item.repeat, "seed": item.seed,
+                "example": item.example.to_dict(),
+            }  # fmt: skip
+            _add(tar, f"{key}.json", json.dumps(described, ensure_ascii=False).encode())
+            offset = _add(tar, f"{key}.{name}", data)
+            rows.append({"seed": item.seed, "offset": offset, "size": len(data), "recipe": recipe_hash(recipe)})
+    write_text(_index_path(folder, number), "".join(json.dumps(row) + "\n" for row in rows))
 
 
 class ShardReader:
@@ -221,9 +219,3 @@ def _tar_path(folder: Path, number: int) -> Path:
 
 def _index_path(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:05d}.index"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

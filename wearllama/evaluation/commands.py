@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import torch
 
+from wearllama.atomic import write_text
 from wearllama.data.manifest import Example
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
-from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results, write_text
+from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from wearllama.atomic import write_text
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.conditions import Condition
 from wearllama.simulation.mixing import Mixture, MixtureRecipe, render
@@ -85,7 +86,5 @@ def write_scenes(
         "mixtures": {name: {"recipe": recipe.to_dict(), "seed": seed} for name, (recipe, seed) in mixtures.items()},
     }
     path = folder / NAME
-    temporary = path.with_name(f".{NAME}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, json.dumps(fields, indent=1) + "\n")
     return path
