@@ -203,3 +203,19 @@ def test_dead_and_covered_microphones(small_bank: RirBank, voices_dir: Path) -> 
     spectra = [np.abs(np.fft.rfft(m.audio_MN[0].numpy())) ** 2 for m in (plain, broken)]
     high = slice(len(spectra[0]) // 2, None)  # over 4 kHz, where wind is not
     assert 10 * np.log10(spectra[0][high].sum() / spectra[1][high].sum()) > 12
+
+
+@pytest.mark.parametrize("asked", [-5.0, 40.0])
+def test_a_minute_of_speech_has_the_asked_ratio_and_level_too(
+    asked: float, small_bank: RirBank, voices_dir: Path, tmp_path: Path
+) -> None:
+    voice_N = torch.from_numpy(np.random.default_rng(0).standard_normal(60 * 16_000)).float() * 0.05
+    voice_N[200_000:500_000] = 0.0
+    write_audio(tmp_path / "long.wav", voice_N[None])
+    recipe = scene(
+        segments=[Segment(file="long.wav", role="wearer")], sidetalk=[], snr_db=asked, level_dbfs=-35.0, effort_db=0.0
+    )
+    mixture = mix(recipe, small_bank, tmp_path)
+    assert mixture.metadata["snr_measured_db"] == pytest.approx(asked, abs=0.1)
+    assert mixture.metadata["sources"][0]["level_dbfs"] == pytest.approx(-35.0, abs=1.0)
+    assert 60 * 16_000 < mixture.audio_MN.shape[1] < 61 * 16_000 and torch.isfinite(mixture.audio_MN).all()
