@@ -178,6 +178,9 @@ def test_what_is_missing_is_said_before_the_run(
     with pytest.raises(ValueError, match=r"no .*scenes\.json"):
         run_benchmark("wearvox", command, examples, root=wearvox_data, channels=5)
     assert not list(tmp_path.rglob("predictions-*"))
+    with pytest.raises(ValueError, match=r"dead_microphone:4: the recordings have 4 channels, 0\.\.3"):
+        broken = replace(command, condition="dead_microphone")
+        run_benchmark("wearvox", broken, examples, root=wearvox_data, channels=4)
     with pytest.raises(ValueError, match="'snow' is unknown"):
         run_benchmark("wearvox", replace(command, condition="snow"), examples, root=wearvox_data, channels=5)
 

@@ -64,6 +64,9 @@ def run_benchmark(
         command.ckpt, max_new_tokens=command.max_new_tokens, device=command.device,
         dtype=getattr(torch, command.dtype),
     )  # fmt: skip
+    for condition in conditions:
+        if condition is not None and channels is not None:
+            condition.check(channels)
     # All adapters first: what a condition lacks is told before hours are spent on another.
     systems = [
         model if condition is None else ConditionedAdapter(model, condition, command.conditions, root)

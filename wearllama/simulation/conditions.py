@@ -156,6 +156,11 @@ class Condition:
         digest = hashlib.sha256(f"{self.name}/{key}".encode()).digest()
         return np.random.default_rng([int.from_bytes(digest[:8], "big"), seed])
 
+    def check(self, channels: int) -> None:
+        """ValueError where recordings of so many channels cannot be brought under the condition."""
+        if self.kind in ("dead_microphone", "covered_microphone") and (channels < 2 or not 0 <= self.value < channels):
+            raise ValueError(f"condition {self.name}: the recordings have {channels} channels, 0..{channels - 1}")
+
     def seconds(self, seconds: float) -> float:
         """How long a recording of ``seconds`` is under the condition."""
         return seconds / self.value if self.kind == "tempo" else seconds
