@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing WearLlama and its dependencies into $(VENV) (about 6 GB, some minutes)"
-	$(BIN)/python -m pip install -e '.[assets,dev]'
+	$(BIN)/python -m pip install -e '.[assets,conditions,dev]'
 	touch $@
 
 test: setup

@@ -3,6 +3,7 @@
 Run as: python eval/vgbench.py ckpt=runs/demo/sft data=data/demo/vgbench/manifest.jsonl
         torchrun --nproc_per_node=2 eval/vgbench.py ckpt=runs/demo/sft
         python eval/vgbench.py ckpt=... data=/data/vgbench.jsonl vgbench.audio_channels=1 vgbench.split=null
+        python eval/vgbench.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was
 stopped goes on where it was; one that is complete is only scored again. Results: OUT/vgbench/MODEL-WEIGHTS/.

@@ -112,7 +112,10 @@ def run_fingerprint(config: SftCommand) -> str:
         settings.pop(name)
     for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):
         settings["train"].pop(name)
+    shards = settings["data"].pop("shards")  # the samples are those of rendering
     files = [config.data.manifest]
+    if shards is not None and config.data.bank is None:
+        files.append(str(Path(shards) / "shards.json"))
     if config.data.bank is not None:
         files.append(str(Path(config.data.bank) / "meta.json"))
     if config.model.encoder != "scratch":

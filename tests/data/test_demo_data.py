@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import Beam
+from wearllama.audio.io import read_audio
 from wearllama.data.actions import parse_action
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_layout import LEVEL_DBFS, PLACES, Studio, write_vgbench, write_wearvox
@@ -23,6 +25,7 @@ from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
 from wearllama.simulation.bank import RirBank, RirEntry, write_bank
 from wearllama.simulation.noise import NoiseBank
+from wearllama.simulation.scene_file import SceneFile
 
 ENGINES = ("pico", "flite", "kokoro")
 READING = ReadingConfig(pico_speakers=3, flite_speakers=4, lines_per_speaker=60, kokoro_seconds=60.0)
@@ -187,6 +190,11 @@ def test_both_layouts_are_written_and_read_by_their_loaders(tmp_path: Path, bank
     assert [row.target for row in heard] == [scene_target(scene) for scene in wearvox]
     conditions = load_vgbench(tmp_path / "vgbench" / "manifest.jsonl", VGBenchConfig())
     assert [row.target for row in conditions] == [scene_target(item.scene) for item in items]
+    for folder, rows in (("wearvox", heard), ("vgbench", conditions)):
+        scenes = SceneFile(tmp_path / folder / "scenes.json")
+        for row in [row for row in rows if row.audio][:2]:
+            recorded_MN = read_audio(tmp_path / folder / row.audio["mc"])
+            assert torch.equal(scenes.render(row.id).audio_MN, recorded_MN)
     before = (tmp_path / "wearvox" / "wav_mc" / "a0003.wav").read_bytes()
     write_wearvox(wearvox[:1], studio, tmp_path / "again")
     assert (tmp_path / "again" / "wav_mc" / "a0003.wav").read_bytes() == before

@@ -167,8 +167,7 @@ def test_both_benchmarks_to_one_table(ckpt: Path, wearvox_data: Path, vgbench_da
     }
     runs = {}
     for name, (examples, root) in loaded.items():
-        page = run_benchmark(name, command, examples, root=root, channels=5)
-        assert page is not None
+        (page,) = run_benchmark(name, command, examples, root=root, channels=5)
         text = page.read_text()
         assert set(re.findall(r"https?://[\w.]+", text)) <= {"http://www.w3.org"}  # names of SVG, nothing fetched
         assert text.count("<audio") == 2 * min(10, sum(e.audio is not None for e in examples))

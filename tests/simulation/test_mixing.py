@@ -189,3 +189,33 @@ def test_sidetalk_may_run_past_the_end_but_the_words_may_not(small_bank: RirBank
     assert [source["end_s"] for source in mixture.metadata["sources"]] == [1.55, 1.6]
     with pytest.raises(ValueError, match=r"speech ends at 1\.55 s"):
         mix(scene(duration_s=1.5), small_bank, voices_dir)
+
+
+def test_dead_and_covered_microphones(small_bank: RirBank, voices_dir: Path) -> None:
+    """A dead one has its self-noise only, wind or not; a covered c_0 loses its highs; the others are untouched."""
+    fields = dict(noise_type="Wind", snr_db=10.0, level_dbfs=-20.0)
+    plain = mix(scene(**fields), small_bank, voices_dir)
+    broken = mix(scene(**fields, device=DeviceConfig(dead=(2,), covered=(0,), cover_db=20.0)), small_bank, voices_dir)
+    assert broken.metadata["dead"] == [2] and broken.metadata["covered"] == [0] and "dead" not in plain.metadata
+    levels = 10 * torch.log10(broken.audio_MN.double().square().mean(dim=1))
+    assert -80 < float(levels[2]) < -65  # 50..55 dB under -20
+    assert torch.equal(plain.audio_MN[[1, 3, 4]], broken.audio_MN[[1, 3, 4]])
+    spectra = [np.abs(np.fft.rfft(m.audio_MN[0].numpy())) ** 2 for m in (plain, broken)]
+    high = slice(len(spectra[0]) // 2, None)  # over 4 kHz, where wind is not
+    assert 10 * np.log10(spectra[0][high].sum() / spectra[1][high].sum()) > 12
+
+
+@pytest.mark.parametrize("asked", [-5.0, 40.0])
+def test_a_minute_of_speech_has_the_asked_ratio_and_level_too(
+    asked: float, small_bank: RirBank, voices_dir: Path, tmp_path: Path
+) -> None:
+    voice_N = torch.from_numpy(np.random.default_rng(0).standard_normal(60 * 16_000)).float() * 0.05
+    voice_N[200_000:500_000] = 0.0
+    write_audio(tmp_path / "long.wav", voice_N[None])
+    recipe = scene(
+        segments=[Segment(file="long.wav", role="wearer")], sidetalk=[], snr_db=asked, level_dbfs=-35.0, effort_db=0.0
+    )
+    mixture = mix(recipe, small_bank, tmp_path)
+    assert mixture.metadata["snr_measured_db"] == pytest.approx(asked, abs=0.1)
+    assert mixture.metadata["sources"][0]["level_dbfs"] == pytest.approx(-35.0, abs=1.0)
+    assert 60 * 16_000 < mixture.audio_MN.shape[1] < 61 * 16_000 and torch.isfinite(mixture.audio_MN).all()

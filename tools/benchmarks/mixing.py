@@ -45,7 +45,7 @@ class MixingBenchmark:
     budget_s: float = 90.0
     """Wall time of the rounds."""
     fast: bool = False
-    """Fifteen seconds of rounds."""
+    """Twenty seconds of rounds."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ def main(config: MixingBenchmark) -> None:
         ways = [ours(scene), scipy_way(scene), torchaudio_way(scene), pyroomacoustics_way(scene)]
         check_equal(ways)
         whole, floor = whole_render(scene, Path(folder)), bare_transforms(scene)
-        times, walls = measure(ways, {"render": whole, "floor": floor}, 15.0 if config.fast else config.budget_s)
+        times, walls = measure(ways, {"render": whole, "floor": floor}, 20.0 if config.fast else config.budget_s)
     report(config, ways, times, walls)
 
 

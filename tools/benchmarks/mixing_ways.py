@@ -149,22 +149,24 @@ def whole_render(scene: Scene, folder: Path) -> Callable[[], object]:
 
 
 def bare_transforms(scene: Scene) -> Callable[[], object]:
-    """The transforms that ours needs, called as ours calls them, and nothing else."""
+    """The transforms that ours needs, called as ours calls them on as much data, and nothing else."""
     samples, (sources, mics, taps) = scene.signal_SN.shape[1], scene.rir_SMK.shape
     plan = BlockPlan(length=samples, taps=taps)
-    blocks_BP = np.zeros((plan.blocks, plan.n_fft), np.float32)
-    spectra_BF = np.zeros((plan.blocks, plan.n_fft // 2 + 1), np.complex64)
+    rng = np.random.default_rng(0)
+    windows_SBP = rng.standard_normal((sources, plan.blocks, plan.n_fft), np.float32)
+    spectra_MBF = scipy.fft.rfft(rng.standard_normal((mics, plan.blocks, plan.n_fft), np.float32))
     beam_size, hop = beam_blocks(scene.beam)
-    padded_N = torch.zeros(-(-samples // hop) * hop + beam_size - hop)
-    filters_MK, beam_BF = torch.from_numpy(scene.beam.fir_MK.copy()), torch.fft.rfft(padded_N.unfold(0, beam_size, hop))
+    padded_MN = torch.randn(mics, -(-samples // hop) * hop + beam_size - hop)
+    filters_MK = torch.from_numpy(scene.beam.fir_MK.copy())
+    beam_BF = torch.fft.rfft(padded_MN[0].unfold(0, beam_size, hop))
 
     def run() -> object:
-        for _ in range(sources):
+        for blocks_BP in windows_SBP:
             scipy.fft.rfft(blocks_BP)
-        for _ in range(mics):
+        for spectra_BF in spectra_MBF:
             scipy.fft.irfft(spectra_BF, plan.n_fft)
         torch.fft.rfft(filters_MK, n=beam_size)
-        for _ in range(mics):
+        for padded_N in padded_MN:
             torch.fft.rfft(padded_N.unfold(0, beam_size, hop))
         return torch.fft.irfft(beam_BF, n=beam_size)
 

@@ -117,11 +117,12 @@ def apply_beam(audio_MN: Tensor, beam: Beam) -> Tensor:
     blocks = -(-samples // hop)
     before = taps - 1 - beam.delay_samples
     padded = audio_MN.new_zeros((*audio_MN.shape[:-2], blocks * hop + taps - 1), dtype=torch.float32)
+    channel, windows = padded[..., before : before + samples], padded.unfold(-1, _BLOCK_FFT, hop)
     filters_MF = torch.fft.rfft(torch.from_numpy(beam.fir_MK).to(audio_MN.device), n=_BLOCK_FFT)
     summed = torch.zeros(())
     for mic, filter_F in enumerate(filters_MF):  # one at a time: a channel's spectra stay in the processor's cache
-        padded[..., before : before + samples] = audio_MN[..., mic, :]
-        spectra = torch.fft.rfft(padded.unfold(-1, _BLOCK_FFT, hop))  # (..., blocks, F)
+        channel.copy_(audio_MN[..., mic, :])
+        spectra = torch.fft.rfft(windows)  # (..., blocks, F)
         summed = summed.addcmul_(spectra, filter_F) if mic else spectra.mul_(filter_F)
     filtered = torch.fft.irfft(summed, n=_BLOCK_FFT)[..., taps - 1 :]
     return filtered.flatten(-2)[..., :samples].contiguous()

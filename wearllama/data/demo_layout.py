@@ -21,8 +21,9 @@ from wearllama.data.demo_scenes import Scene, scene_messages, scene_recipe, scen
 from wearllama.data.manifest import example_seed
 from wearllama.data.prompts import Message, PromptSet
 from wearllama.simulation.bank import RirBank
-from wearllama.simulation.mixing import Mixture, render
+from wearllama.simulation.mixing import Mixture, MixtureRecipe, render
 from wearllama.simulation.noise import NoiseBank
+from wearllama.simulation.scene_file import write_scenes
 
 LEVEL_DBFS = (-32.0, -24.0)
 """Levels of the evaluation's recordings."""
@@ -54,10 +55,20 @@ class Studio:
     beam: Beam
     prompts: PromptSet
 
-    def record(self, scene: Scene, seed_id: str) -> Mixture:
-        """Render a scene in a held-out room."""
+    def plan(self, scene: Scene, seed_id: str) -> tuple[MixtureRecipe, int]:
+        """A scene in a held-out room: its recipe and its seed."""
         recipe, _ = scene_recipe(scene, self.seconds, split="eval", level_dbfs=LEVEL_DBFS)
-        return render(recipe, bank=self.bank, noise=self.noise, seed=example_seed(seed_id), audio_root=self.root)
+        return recipe, example_seed(seed_id)
+
+    def record(self, scene: Scene, seed_id: str) -> Mixture:
+        """Render a scene."""
+        recipe, seed = self.plan(scene, seed_id)
+        return render(recipe, bank=self.bank, noise=self.noise, seed=seed, audio_root=self.root)
+
+    def keep(self, scenes: Iterable[tuple[Scene, str]], folder: Path) -> None:
+        """Write how the scenes that are heard were rendered, for evaluation conditions that change them."""
+        mixtures = {scene.id: self.plan(scene, seed_id) for scene, seed_id in scenes if not scene.text_only}
+        write_scenes(folder, mixtures, bank=self.bank, noise=self.noise, audio_root=self.root)
 
     def write(self, mixture: Mixture, mc: Path, beam: Path) -> torch.Tensor:
         """Write the array's channels and the aligned beam; returns the channels (M, N)."""
@@ -90,6 +101,7 @@ def write_wearvox(scenes: Sequence[Scene], studio: Studio, folder: Path) -> None
             }
         )
         metadata.append({"id": scene.id, "audio_metadata": _wearvox_metadata(scene, mixture)})
+    studio.keep(((scene, scene.id) for scene in scenes), folder)
     write_json(folder / "audio_metadata.json", metadata)
     write_json(folder / "data_public.json", rows)
 
@@ -127,6 +139,7 @@ def write_vgbench(items: Sequence[VgItem], studio: Studio, folder: Path) -> None
     """Write the manifest (one condition a line) and its audio: five channels and the beam."""
     (folder / "audio").mkdir(parents=True, exist_ok=True)
     rows = [_vgbench_row(item, studio, folder) for item in tqdm(items, desc="vgbench", unit="item")]
+    studio.keep(((item.scene, item.seed_id) for item in items), folder)
     write_lines(folder / "manifest.jsonl", rows)
 
 

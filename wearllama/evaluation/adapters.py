@@ -106,20 +106,26 @@ class CheckpointAdapter:
 
     def with_input(self, input: Input) -> "CheckpointAdapter":
         """The same model in memory with another kind of input."""
-        other = object.__new__(CheckpointAdapter)
+        other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.input, other._identity = input, {**self._identity, "input": input}
         return other
 
+    def hear(self, example: Example, clip: Clip | None) -> Clip | None:
+        """What of a recording reaches the model: all of it here, changed under an evaluation condition."""
+        return clip
+
     @torch.inference_mode()
     def generate(self, examples: Sequence[Example], clips: Sequence[Clip | None]) -> list[str]:
-        return self._generate(examples, clips, self._generation["max_new_tokens"])
+        heard = [self.hear(example, clip) for example, clip in zip(examples, clips, strict=True)]
+        return self._generate(examples, heard, self._generation["max_new_tokens"])
 
     @torch.inference_mode()
     def first_token_seconds(self, example: Example, clip: Clip | None) -> float | None:
+        heard = self.hear(example, clip)
         self._synchronise()
         started = time.perf_counter()
-        self._generate([example], [clip], 1)
+        self._generate([example], [heard], 1)
         self._synchronise()
         return time.perf_counter() - started
 

@@ -33,7 +33,7 @@ def clip_views(
     views = []
     for index in _choose(examples, outcomes, count):
         example, outcome = examples[index], outcomes[index]
-        clip = load_audio(example, root)
+        clip = model.hear(example, load_audio(example, root))
         assert clip is not None
         audio = model.waveforms(clip)
         c0_N, cx_N = audio if isinstance(audio, tuple) else _select(audio, model)

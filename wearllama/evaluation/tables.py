@@ -153,3 +153,10 @@ def _common(results: Mapping[str, Any]) -> list[Table]:
         header = ("pair", "only the first right", "only the second right", "p (McNemar, exact)")
         tables.append(Table("Paired tests on the same items", header, rows))
     return tables
+
+
+def conditions_table(benchmark: str, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """The model's headline rates under each condition, from the results of each run."""
+    columns = HEADLINE[benchmark]
+    rows = [(name, *(cell(results["systems"][0]["rates"].get(rate)) for _, rate in columns)) for name, results in found]
+    return Table("Under evaluation conditions", ("condition", *(title for title, _ in columns)), rows)

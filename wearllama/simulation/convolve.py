@@ -84,7 +84,7 @@ def transform_source(plan: BlockPlan, signal_N: NDArray[np.float32], start: int,
         low = min(max(offset, 0), len(signal_N))
         high = min(max(offset + plan.n_fft, low), len(signal_N))
         block_P[: low - offset] = 0.0
-        np.multiply(signal_N[low:high], np.float32(gain), out=block_P[low - offset : high - offset])
+        _copy_scaled(signal_N[low:high], gain, block_P[low - offset : high - offset])
         block_P[high - offset :] = 0.0
     return SourceSpectra(first, scipy.fft.rfft(blocks_AP, overwrite_x=True))
 
@@ -116,34 +116,44 @@ def mix_channels(
     """
     sum_BF = np.empty((plan.blocks, plan.n_fft // 2 + 1), np.complex64)
     product_F = np.empty(plan.n_fft // 2 + 1, np.complex64)
-    for channel in channels:  # one at a time: its spectra stay in the processor's cache
-        filter_F = None if device_MF is None else device_MF[channel]
-        for block in range(plan.blocks):
-            _sum_block(block, sources, [response_MF[channel] for response_MF in responses_MF], sum_BF[block], product_F)
-            if filter_F is not None:
-                sum_BF[block] *= filter_F
-        blocks_BP = scipy.fft.irfft(sum_BF, plan.n_fft)
-        for block in range(plan.blocks):
-            begin = block * plan.hop
-            end = min(begin + plan.hop, plan.length)
-            samples_P = blocks_BP[block, plan.skip : plan.skip + end - begin]
-            np.multiply(samples_P, np.float32(gain), out=out_MN[channel, begin:end])
+    pairs = list(zip(sources, responses_MF, strict=True))
+    present = [
+        [(s.spectrum_AF[block - s.first], r_MF) for s, r_MF in pairs if s.first <= block < s.end]
+        for block in range(plan.blocks)
+    ]
+    whole = plan.length // plan.hop
+    # One channel, one block at a time: what is worked on stays in the processor's cache.
+    for channel in channels:
+        for sum_F, parts in zip(sum_BF, present, strict=True):
+            _sum_products(parts, channel, sum_F, product_F)
+        if device_MF is not None:
+            sum_BF *= device_MF[channel]
+        blocks_BP = scipy.fft.irfft(sum_BF, plan.n_fft)[:, plan.skip : plan.skip + plan.hop]
+        row_N = out_MN[channel]
+        _copy_scaled(blocks_BP[:whole], gain, row_N[: whole * plan.hop].reshape(whole, plan.hop))
+        if whole < plan.blocks:
+            _copy_scaled(blocks_BP[whole, : plan.length - whole * plan.hop], gain, row_N[whole * plan.hop :])
 
 
-def _sum_block(
-    block: int,
-    sources: list[SourceSpectra],
-    responses_F: list[NDArray[np.complex64]],
+def _sum_products(
+    parts: list[tuple[NDArray[np.complex64], NDArray[np.complex64]]],
+    channel: int,
     sum_F: NDArray[np.complex64],
     product_F: NDArray[np.complex64],
 ) -> None:
-    """Write the sum of all sources in one block at one channel into ``sum_F``; ``product_F`` is room to work in."""
-    empty = True
-    for source, response_F in zip(sources, responses_F, strict=True):
-        if source.first <= block < source.end:
-            np.multiply(source.spectrum_AF[block - source.first], response_F, out=sum_F if empty else product_F)
-            if not empty:
-                sum_F += product_F
-            empty = False
-    if empty:
+    """Write the sum of spectra times their responses at a channel into ``sum_F``; ``product_F`` is room to work in."""
+    if not parts:
         sum_F[:] = 0.0
+        return
+    spectrum_F, response_MF = parts[0]
+    np.multiply(spectrum_F, response_MF[channel], out=sum_F)
+    for spectrum_F, response_MF in parts[1:]:
+        np.multiply(spectrum_F, response_MF[channel], out=product_F)
+        np.add(sum_F, product_F, out=sum_F)
+
+
+def _copy_scaled(signal: NDArray[np.float32], gain: float, out: NDArray[np.float32]) -> None:
+    if gain == 1.0:
+        out[:] = signal
+    else:
+        np.multiply(signal, np.float32(gain), out=out)

@@ -74,7 +74,7 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
     audio_MN = _sum(plan, bank, sources, background, device, scale)
     if device.self_noise_db is not None:
         add_self_noise(audio_MN, 10 ** ((level - device.self_noise_db) / 20), devices)
-    limit_and_quantise(audio_MN, recipe.device)
+    limit_and_quantise(audio_MN, device.clip, recipe.device.quantise)
     metadata = {
         "room": room,
         "split": recipe.split,
@@ -85,6 +85,7 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
         **({"motion": motion_metadata(track, bank, room)} if track else {}),
         "sources": [_describe(source, bank, scale) for source in sources],
         **background.metadata(),
+        **device.failures(),
     }
     return Mixture(audio_MN=torch.from_numpy(audio_MN), metadata=metadata)
 
@@ -192,11 +193,13 @@ def _sum(
         responses += [response_MF for _, response_MF in background.parts]
         c0_N += np.float32(background.gain) * background.image_N
     c0_N *= np.float32(device.gain_M[reference] * scale)
-    others = [channel for channel in range(bank.num_channels) if channel != reference]
+    whole = range(bank.num_channels)
+    others = [channel for channel in whole if channel != reference or device.cover_db_M[channel]]
     filters_MF = None if device.is_linear_identity else device.response_MF(plan.n_fft)
     mix_channels(plan, spectra, responses, others, audio_MN, device_MF=filters_MF, gain=scale)
     if background.wind_MN is not None:
         audio_MN += np.float32(background.gain * scale) * background.wind_MN
+    audio_MN[device.dead_M] = 0.0
     return audio_MN
 
 

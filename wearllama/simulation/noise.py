@@ -64,8 +64,9 @@ class NoiseBank:
         if not self.drawn:
             raise ValueError("noise: no type to draw from")
         self.files: dict[str, list[Path]] = {name: [] for name in KINDS}
-        self.speakers: Speakers = find_speakers(_paths(speech), AUDIO_SUFFIXES)
-        for folder in _paths(folders):
+        self.folders, self.speech = _paths(folders), _paths(speech)
+        self.speakers: Speakers = find_speakers(self.speech, AUDIO_SUFFIXES)
+        for folder in self.folders:
             if not folder.is_dir():
                 raise ValueError(f"noise folder {folder}: no such folder")
             for path in sorted(folder.rglob("*")):

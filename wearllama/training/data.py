@@ -9,8 +9,9 @@ from tqdm import tqdm
 
 from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings
 from wearllama.data.dataset import ExampleDataset, MixtureRenderer, example_seconds
-from wearllama.data.manifest import Example, read_manifest
+from wearllama.data.manifest import Example, Renderer, read_manifest
 from wearllama.data.sampling import BatchConfig, BucketBatchSampler, Lengths
+from wearllama.data.shards import ShardReader
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 
@@ -27,6 +28,8 @@ class SftData:
     """RIR bank, for rows that are mixture recipes."""
     noise: list[str] = field(default_factory=list)
     """Folders of noise recordings, for the same rows."""
+    shards: str | None = None
+    """Folder of tools/render_shards.py: what it holds is read instead of rendered; the rest needs ``bank``."""
     train_split: str = "train"
     validation_split: str = "validation"
 
@@ -68,12 +71,16 @@ def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
     return SftSets(sets[data.train_split], sets.get(data.validation_split))
 
 
-def _renderer(data: SftData, examples: list[Example]) -> MixtureRenderer | None:
+def _renderer(data: SftData, examples: list[Example]) -> Renderer | None:
     if not any(row.audio and "mixture" in row.audio for row in examples):
         return None
-    if data.bank is None:
-        raise ValueError(f"{data.manifest} has mixture recipes, which need data.bank")
-    return MixtureRenderer(bank=RirBank.open(Path(data.bank)), noise=NoiseBank(data.noise), audio_root=data.audio_root)
+    if data.bank is None and data.shards is None:
+        raise ValueError(f"{data.manifest} has mixture recipes, which need data.bank or data.shards")
+    render = None
+    if data.bank is not None:
+        bank = RirBank.open(Path(data.bank))
+        render = MixtureRenderer(bank=bank, noise=NoiseBank(data.noise), audio_root=data.audio_root)
+    return render if data.shards is None else ShardReader(data.shards, render)
 
 
 def row_lengths(dataset: ExampleDataset, processor: Any, channels: int) -> Lengths:
