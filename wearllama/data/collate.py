@@ -38,9 +38,14 @@ class Collator:
         if not items:
             raise ValueError("a batch needs at least one item")
         try:
-            return dict(self._batch(items))
+            batch = dict(self._batch(items))
         except ValueError as error:
             raise ValueError(f"{self._culprit(items)}{error}") from error
+        augments = [item.augment for item in items if item.audio is not None]
+        for row, augment in enumerate(augments):
+            if augment is not None:
+                batch["input_features"][row : row + 1] = augment(batch["input_features"][row : row + 1])
+        return batch
 
     def _batch(self, items: Sequence[Item]) -> "BatchFeature":
         return self.processor(

@@ -27,8 +27,8 @@ from wearllama.audio.timebase import (
     num_encoder_frames,
     num_mel_frames,
 )
+from wearllama.data.augment import Augmentation
 from wearllama.data.ctc_text import WordPieces, char_ids, has_digits, spoken_form
-from wearllama.modeling.pretraining import mask_spans, warp_frequency
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import Mixture, MixtureRecipe, Segment, render
 from wearllama.simulation.noise import NoiseBank
@@ -134,6 +134,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         self.pieces, self.scenes, self.split = pieces, scenes, split
         self.teacher_dir, self.teacher_width = teacher_dir, teacher_width
         self.num_batches, self.seed, self.augment = num_batches, seed, augment
+        self.augmentation = Augmentation(warp=scenes.warp, mask_spans=scenes.mask_spans)
         self.frontend = LogMel()
         by_voice: dict[str, list[Utterance]] = defaultdict(list)
         for utterance in utterances:
@@ -224,11 +225,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         feats_BTF = self.frontend(audio_BN)
         batch = {"feats_BTF": feats_BTF, "mel_lengths_B": mel_lengths_B, "targets": self._targets(scenes, mixtures)}
         if self.augment:
-            factors_B = torch.from_numpy(rng.uniform(1 - self.scenes.warp, 1 + self.scenes.warp, len(clips))).float()
-            generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-            batch["seen_feats_BTF"] = mask_spans(
-                warp_frequency(feats_BTF, factors_B), generator, count=self.scenes.mask_spans
-            )
+            batch["seen_feats_BTF"] = self.augmentation(feats_BTF, int(rng.integers(2**31)))
         return batch
 
     def _targets(self, scenes: list[Scene], mixtures: list[Mixture]) -> dict[str, Tensor]:
