@@ -41,10 +41,11 @@ class Collator:
             batch = dict(self._batch(items))
         except ValueError as error:
             raise ValueError(f"{self._culprit(items)}{error}") from error
-        augments = [item.augment for item in items if item.audio is not None]
-        for row, augment in enumerate(augments):
-            if augment is not None:
-                batch["input_features"][row : row + 1] = augment(batch["input_features"][row : row + 1])
+        for row, item in enumerate(item for item in items if item.audio is not None):
+            if item.augment is not None:
+                # Without its padding, so that what is seen of a clip does not depend on its batch.
+                clip_1CTF = batch["input_features"][row : row + 1, :, : int(batch["feature_lengths"][row])]
+                clip_1CTF.copy_(item.augment(clip_1CTF))
         return batch
 
     def _batch(self, items: Sequence[Item]) -> "BatchFeature":
