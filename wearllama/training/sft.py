@@ -84,8 +84,9 @@ class SftTrainer(Trainer):
         """The library's optimiser, its groups split further by ``rates``."""
         fresh = self.optimizer is None
         optimizer = super().create_optimizer(model)
-        if fresh:
-            set_rates(optimizer, model or self.model, self.config.rates)
+        trained = self.model if model is None else model
+        if fresh and trained is not None:
+            set_rates(optimizer, trained, self.config.rates)
         return optimizer
 
     def _worker_settings(self) -> dict[str, Any]:
