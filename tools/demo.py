@@ -31,16 +31,22 @@ class Stage(NamedTuple):
     """About how long it takes the first time on two cores."""
 
 
+TWO_RANKS = "-m torch.distributed.run --standalone --nproc_per_node=2"
 STAGES = (
     Stage("fetch", "fetch voices, recordings and noise", "tools/fetch_assets.py", 0.5),
     Stage("bank", "simulate room responses of the array", "tools/build_rir_bank.py", 0.7),
     Stage("prepare", "write and speak the texts, lay out the benchmarks", "tools/prepare_demo.py", 7.5),
-    Stage("read", "teach the decoder to read", "recipes/sft.py experiment=demo_text run_dir=runs/demo/text", 2.0),
+    Stage(
+        "read",
+        "teach the decoder to read",
+        f"{TWO_RANKS} recipes/sft.py experiment=demo_text run_dir=runs/demo/text",
+        2.2,
+    ),
     Stage(
         "train",
         "train projector and decoder to hear",
         "recipes/sft.py experiment=demo init=runs/demo/text run_dir=runs/demo/sft",
-        9.0,
+        10.5,
     ),
     Stage("wearvox", "evaluate on the WearVox layout", "eval/wearvox.py ckpt=runs/demo/sft", 1.2),
     Stage("vgbench", "evaluate on the VGBench layout", "eval/vgbench.py ckpt=runs/demo/sft", 0.8),

@@ -26,14 +26,14 @@ from wearllama.data.demo_scenes import Scene, clip_seconds, to_example
 from wearllama.data.demo_speakers import Pool, ReadingConfig, train_lines
 from wearllama.data.demo_speech import available_engines, speak_lines
 from wearllama.data.demo_splits import check_disjoint, split_record
-from wearllama.data.demo_training import TrainPlanner, TrainRows, written_scenes
+from wearllama.data.demo_training import KEPT_SHARES, TrainPlanner, TrainRows, written_scenes
 from wearllama.data.manifest import Example, write_manifest
 from wearllama.data.prompts import load_prompts
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
-VERSION = 5
+VERSION = 7
 """Raised when the same settings and texts give other data."""
 
 
@@ -48,7 +48,7 @@ class PrepareDemo:
     rows: TrainRows = field(default_factory=TrainRows)
     text_rows: int = 10_000
     """Rows of text alone for the decoder's first training."""
-    kept_text_rows: int = 1500
+    kept_text_rows: int = 2800
     """Fresh ones among the rows with sound, so that a decoder that learns to hear still knows how to read."""
     benchmarks: BenchmarkSizes = field(default_factory=BenchmarkSizes)
     level_dbfs: tuple[float, float] = (-40.0, -18.0)
@@ -79,7 +79,7 @@ def main(config: PrepareDemo) -> None:
     lines = train_lines(config.reading, engines=engines)
     train = TrainPlanner(Pool(lines, config.seed), chatter=chatter, seed=config.seed).scenes(config.rows)
     written = written_scenes(config.text_rows, seed=config.seed)
-    train += written_scenes(config.kept_text_rows, seed=config.seed + 1)
+    train += written_scenes(config.kept_text_rows, seed=config.seed + 1, shares=KEPT_SHARES)
     wearvox = wearvox_scenes(config.benchmarks, list(PLACES))
     vgbench = vgbench_items(config.benchmarks)
     held_out = wearvox + [item.scene for item in vgbench]

@@ -16,6 +16,8 @@ from wearllama.data.voices import EVAL_VOICES, clip_id, voices_of
 SECONDS_PER_WORD = 0.3
 SECONDS_PER_CLIP = 0.25
 """About what a clip lasts: enough to keep to a budget before anything is spoken."""
+BEGUN = 0.5
+"""How often training's WearVox requests begin as any request can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,11 +156,14 @@ class Wordings:
 
     def _tool_stream(self, tool: str, context: bool) -> Iterator[Utterance]:
         order = list(range(len(textgen.contexts(tool, self.split) if context else textgen.templates(tool, self.split))))
-        make = textgen.context if context else textgen.command
+        begun = BEGUN if self.split == "train" else 0.0
         while True:
             self.rng.shuffle(order)
             for index in order:
-                yield make(tool, self.split, self.rng, index)
+                if context:
+                    yield textgen.context(tool, self.split, self.rng, index)
+                else:
+                    yield textgen.command(tool, self.split, self.rng, index, begun=begun)
 
     def _stream(self, kind: str) -> Iterator[Utterance]:
         number = 0

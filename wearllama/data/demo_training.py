@@ -5,7 +5,7 @@ Everything a tiny model needs to tell apart comes in both colours with the SAME 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -82,10 +82,22 @@ TEXT_SHARES = {
 """Kinds of the rows that a decoder from scratch reads before it hears anything."""
 
 
-def written_scenes(count: int, *, seed: int) -> list[Scene]:
+KEPT_SHARES = {
+    "tool_call": 0.45,
+    "text_only": 0.25,
+    "closed_book": 0.10,
+    "grounding": 0.05,
+    "self_talk": 0.05,
+    "side_talk": 0.05,
+    "wearer_to_person": 0.05,
+}
+"""Kinds of those among the rows with sound: what has many wordings, of which sound has few."""
+
+
+def written_scenes(count: int, *, seed: int, shares: Mapping[str, float] = TEXT_SHARES) -> list[Scene]:
     """About ``count`` scenes of text alone, of fresh sentences in training's wordings."""
     planner = TrainPlanner(WrittenLines(seed), chatter=[], seed=seed)
-    rows = TrainRows(**dict.fromkeys(asdict(TrainRows()), 0) | {k: round(s * count) for k, s in TEXT_SHARES.items()})
+    rows = TrainRows(**dict.fromkeys(asdict(TrainRows()), 0) | {k: round(s * count) for k, s in shares.items()})
     return [replace(scene, id=f"written-{scene.id}", text_only=True, background=None) for scene in planner.scenes(rows)]
 
 

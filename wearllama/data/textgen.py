@@ -20,6 +20,11 @@ Kind = Literal["command", "context", "question", "grounded", "side_command", "si
 DISCOURSE = ("planning", "regret", "quotation", "sarcasm", "rhetorical")
 """Frames of self-talk."""
 
+_BEGUN = {
+    "order": ("I", "I'd", "I'm", "Please", "Let's", "Let", "Next", "Do", "Don't"),
+    "question": ("Can", "Could"),
+}
+"""First words of wordings that no further beginning fits."""
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -125,12 +130,17 @@ def _arguments(table: Mapping[str, Any], notes: str, values: Mapping[str, str]) 
     return arguments
 
 
-def command(tool: str, split: Split, rng: random.Random, index: int | None = None) -> Utterance:
-    """A request for ``tool``: a random wording of the split, or wording number ``index`` (modulo their count)."""
+def command(tool: str, split: Split, rng: random.Random, index: int | None = None, *, begun: float = 0.0) -> Utterance:
+    """A request for ``tool``: a random wording of the split, or wording number ``index`` (modulo their count).
+
+    ``begun``: how often a WearVox request gets one of the beginnings that any request can have (``texts/frames.yaml``).
+    """
     table = _tool_table(tool)
     lines = table[split]
     number = rng.randrange(len(lines)) if index is None else index % len(lines)
     template, _, notes = (part.strip() for part in lines[number].partition("|"))
+    if begun and tool in wearvox_tools() and rng.random() < begun:
+        template = begin(template, rng)
     values = draw_slots(slots_of(template), rng)
     return Utterance(
         text=fill(template, values),
@@ -140,6 +150,16 @@ def command(tool: str, split: Split, rng: random.Random, index: int | None = Non
         tool=tool,
         arguments=_arguments(table, notes, values),
     )
+
+
+def begin(template: str, rng: random.Random) -> str:
+    """A wording behind a drawn beginning; one that begins like that already is left as it is."""
+    kind = "question" if template.endswith("?") else "order"
+    if template.split()[0] in _BEGUN[kind]:
+        return template
+    core = template.rstrip(".?")
+    small = core if core.startswith("{") else core[0].lower() + core[1:]
+    return rng.choice(_load("frames")[kind]).replace("{core}", small).replace("{Core}", core)
 
 
 def context(tool: str, split: Split, rng: random.Random, index: int | None = None) -> Utterance:
