@@ -6,6 +6,7 @@ Objectives bring their model (``model(**batch)`` gives ``loss`` and what their m
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -243,6 +244,6 @@ def _arguments(settings: PretrainingSettings, run_dir: Path) -> TrainingArgument
         use_cpu=on_cpu,
         ddp_find_unused_parameters=False,
         ddp_broadcast_buffers=False,
-        ddp_backend="gloo" if on_cpu else None,
+        ddp_backend="gloo" if on_cpu and int(os.environ.get("WORLD_SIZE", "1")) > 1 else None,
         seed=settings.seed,
     )
