@@ -46,6 +46,7 @@ def test_files_are_found_below_and_wrong_ones_named(folder: Path) -> None:
     with pytest.warns(UserWarning, match="1 files shorter than 0.5 s"):
         assert find_clips(folder, channels=1) == clips
     (folder / "other.mp3").write_bytes(b"x")
+    (folder / "short.wav").unlink()
     with pytest.warns(UserWarning, match=r"1 files of other formats are left out, first .*other\.mp3"):
         find_clips(folder, channels=1)
     write(folder / "stereo.wav", 1.0, channels=2)
