@@ -107,6 +107,17 @@ def test_autocast_changes_no_label_and_a_cast_quantiser_is_refused() -> None:
         quantize.bfloat16()(stacks_LS)
 
 
+def test_the_stack_follows_the_encoder() -> None:
+    stacking = ConformerConfig(subsampling="stacking", width=32, layers=1, heads=2, kernel=5, dropout=0.0)
+    config = BestRqConfig(encoder=stacking, codebooks=2, codes=32)
+    assert (config.stack, TINY.stack) == (4, 8)
+    four = batch()
+    four["labels"] = torch.full((2, 30), IGNORED)
+    four["labels"][:, 3:11] = 0
+    outputs = EncoderForBestRq(config)(**four)
+    assert int(outputs["masked"]) == 16 and outputs["loss"].isfinite()
+
+
 def batch(seed: int = 0, views: int = 1) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     lengths_C = torch.tensor([120, 83])

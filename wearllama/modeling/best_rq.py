@@ -15,16 +15,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from wearllama.modeling.conformer import SUBSAMPLING_STAGES, ConformerConfig, ConformerEncoder
+from wearllama.modeling.conformer import ConformerConfig, ConformerEncoder
 from wearllama.modeling.quantizer import RandomProjectionQuantizer, stacked_targets
 
 IGNORED = -100
 """Entry of ``labels`` where a frame carries no loss."""
-
-
-def mel_frames_per_frame(config: ConformerConfig) -> int:
-    """Mel frames that one frame of the encoder stands for: the stack that masks and targets are aligned to."""
-    return 2**SUBSAMPLING_STAGES
 
 
 @dataclass(kw_only=True)
@@ -54,7 +49,8 @@ class BestRqConfig:
 
     @property
     def stack(self) -> int:
-        return mel_frames_per_frame(self.encoder)
+        """Mel frames of an encoder frame: what masks and targets are aligned to."""
+        return self.encoder.stride
 
 
 def draw_spans(
