@@ -71,9 +71,13 @@ class LogMel(nn.Module):
         if not audio_BN.is_floating_point():
             raise ValueError(f"audio is {audio_BN.dtype}, wanted float samples with full scale 1.0")
         with torch.autocast(audio_BN.device.type, enabled=False):
-            mel_BTF = mel_power(audio_BN.float(), self.config)
-            mean_F, std_F = _statistics(self.config, audio_BN.device)
-            return ((mel_BTF + self.config.log_floor).log_() - mean_F) / std_F
+            return normalised_log(mel_power(audio_BN.float(), self.config), self.config)
+
+
+def normalised_log(power_BTF: Tensor, config: LogMelConfig) -> Tensor:
+    """What the encoder sees of mel power ``(..., T, F)``: its logarithm under the fixed statistics, float32."""
+    mean_F, std_F = _statistics(config, power_BTF.device)
+    return ((power_BTF + config.log_floor).log_() - mean_F) / std_F
 
 
 def mel_power(audio_BN: Tensor, config: LogMelConfig) -> Tensor:
