@@ -7,13 +7,15 @@ before each convolution: a clip gives the same embeddings alone, padded or permu
 Shape suffixes: B batch, T mel frames, F mel bins, L encoder frames (80 ms), D width, H heads, K head width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from wearllama.modeling.contexts import attention_mask, check_contexts, draw_look_ahead, find_context
 
 SUBSAMPLING_STAGES = 3  # 2**3 = timebase.MEL_FRAMES_PER_EMBEDDING
 
@@ -32,17 +34,23 @@ class ConformerConfig:
     kernel: int = 9
     """Depthwise convolution kernel in encoder frames (odd, centred)."""
     dropout: float = 0.1
+    causal: bool = False
+    """Convolutions, the subsampling's included, look back only; otherwise they are centred."""
+    contexts: list[list[int]] = field(default_factory=list)
+    """``[left, ahead]`` pairs in encoder frames, e.g. [[70, 13], [70, 6], [70, 1], [70, 0]]: what one model learns to
+    stream with (``contexts``).  Training draws one a batch; the first is the default afterwards.  Empty: whole clips."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads or (self.width // self.heads) % 2:
             raise ValueError(f"encoder.width {self.width} must split into {self.heads} heads of even width (rotary)")
         if self.kernel % 2 == 0:
             raise ValueError(f"encoder.kernel must be odd to stay centred, found {self.kernel}")
-        for field in ("n_mels", "subsampling_width", "layers", "ff_mult"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"encoder.{field} must be at least 1, found {getattr(self, field)}")
+        for name in ("n_mels", "subsampling_width", "layers", "ff_mult"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"encoder.{name} must be at least 1, found {getattr(self, name)}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"encoder.dropout must be in [0, 1), found {self.dropout}")
+        check_contexts(self.contexts, causal=self.causal)
 
 
 class EncoderOutput(NamedTuple):
@@ -75,8 +83,10 @@ class Subsampling(nn.Module):
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
         channels = [config.n_mels] + [config.subsampling_width] * SUBSAMPLING_STAGES
+        self.causal = config.causal
+        padding = 0 if config.causal else 2
         self.convs = nn.ModuleList(
-            nn.Conv1d(before, after, kernel_size=5, stride=2, padding=2) for before, after in pairwise(channels)
+            nn.Conv1d(before, after, kernel_size=5, stride=2, padding=padding) for before, after in pairwise(channels)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(after) for after in channels[1:])
         self.out = nn.Linear(config.subsampling_width, config.width)
@@ -85,6 +95,8 @@ class Subsampling(nn.Module):
         x_BTC = feats_BTF
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x_BTC = x_BTC * valid_mask(lengths_B, x_BTC.shape[1])[..., None].to(x_BTC.dtype)
+            if self.causal:  # frame i of a stage ends with frame 2 i + 1 below: its own pair
+                x_BTC = F.pad(x_BTC, (0, 0, 3, 1))
             x_BTC = F.silu(norm(conv(x_BTC.transpose(1, 2)).transpose(1, 2)))
             lengths_B = (lengths_B + 1) // 2
         return self.out(x_BTC), lengths_B
@@ -113,12 +125,13 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, mask_BL: Tensor, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
+    def forward(self, x_BLD: Tensor, attend: Tensor, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
+        """``attend``: boolean (B, 1, 1 or L, L), from ``contexts.attention_mask``."""
         batch, length, width = x_BLD.shape
         qkv = self.qkv(self.norm(x_BLD)).view(batch, length, 3, self.heads, width // self.heads)
         q_BHLK, k_BHLK, v_BHLK = qkv.permute(2, 0, 3, 1, 4)
         mixed_BHLK = F.scaled_dot_product_attention(
-            rotate(q_BHLK, cos_LK, sin_LK), rotate(k_BHLK, cos_LK, sin_LK), v_BHLK, attn_mask=mask_BL[:, None, None, :]
+            rotate(q_BHLK, cos_LK, sin_LK), rotate(k_BHLK, cos_LK, sin_LK), v_BHLK, attn_mask=attend
         )
         return self.dropout(self.out(mixed_BHLK.transpose(1, 2).reshape(batch, length, width)))
 
@@ -130,9 +143,9 @@ class ConvolutionModule(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
         self.gate = nn.Linear(config.width, 2 * config.width)
-        self.depthwise = nn.Conv1d(
-            config.width, config.width, config.kernel, padding=config.kernel // 2, groups=config.width
-        )
+        self.past = config.kernel - 1 if config.causal else 0
+        padding = 0 if config.causal else config.kernel // 2
+        self.depthwise = nn.Conv1d(config.width, config.width, config.kernel, padding=padding, groups=config.width)
         self.inner_norm = nn.LayerNorm(config.width)
         self.out = nn.Linear(config.width, config.width)
         self.dropout = nn.Dropout(config.dropout)
@@ -140,6 +153,8 @@ class ConvolutionModule(nn.Module):
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         x_BLD = F.glu(self.gate(self.norm(x_BLD)), dim=-1)
         x_BLD = x_BLD * mask_BL[..., None].to(x_BLD.dtype)  # padding must not reach the depthwise window
+        if self.past:
+            x_BLD = F.pad(x_BLD, (0, 0, self.past, 0))
         x_BLD = self.depthwise(x_BLD.transpose(1, 2)).transpose(1, 2)
         return self.dropout(self.out(F.silu(self.inner_norm(x_BLD))))
 
@@ -153,9 +168,9 @@ class ConformerBlock(nn.Module):
         self.ff_out = FeedForward(config)
         self.norm = nn.LayerNorm(config.width)
 
-    def forward(self, x_BLD: Tensor, mask_BL: Tensor, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
+    def forward(self, x_BLD: Tensor, mask_BL: Tensor, attend: Tensor, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
         x_BLD = x_BLD + 0.5 * self.ff_in(x_BLD)
-        x_BLD = x_BLD + self.attention(x_BLD, mask_BL, cos_LK, sin_LK)
+        x_BLD = x_BLD + self.attention(x_BLD, attend, cos_LK, sin_LK)
         x_BLD = x_BLD + self.convolution(x_BLD, mask_BL)
         return self.norm(x_BLD + 0.5 * self.ff_out(x_BLD))
 
@@ -168,32 +183,46 @@ class ConformerEncoder(nn.Module):
         self.config = config
         self.subsampling = Subsampling(config)
         self.blocks = nn.ModuleList(ConformerBlock(config) for _ in range(config.layers))
+        self.look_ahead: int | None = None
 
-    def forward(self, feats_BTF: Tensor, mel_lengths_B: Tensor) -> EncoderOutput:
+    def set_look_ahead(self, look_ahead: int | None) -> None:
+        """Choose the context used from now on outside training (None: the first); ValueError for an untrained one."""
+        find_context(self.config.contexts, look_ahead)
+        self.look_ahead = look_ahead
+
+    def draw_look_ahead(self) -> int | None:
+        """A look-ahead for one batch of training; None for an encoder of whole clips."""
+        return draw_look_ahead(self.config.contexts)
+
+    def forward(self, feats_BTF: Tensor, mel_lengths_B: Tensor, look_ahead: int | None = None) -> EncoderOutput:
         """Encode padded features.
 
         Args:
             feats_BTF: normalised log-mel features; frames past a clip's length may hold anything finite.
             mel_lengths_B: valid mel frames of each clip, at least one.
+            look_ahead: of one of ``config.contexts``; None draws one in training and takes the chosen one otherwise.
 
         Returns:
             Embeddings (B, L, D) with zeros past each clip's end, and their lengths ``ceil(mel_lengths / 8)``.
         """
-        states = self.layer_states(feats_BTF, mel_lengths_B, layers=(self.config.layers,))
+        states = self.layer_states(feats_BTF, mel_lengths_B, layers=(self.config.layers,), look_ahead=look_ahead)
         return EncoderOutput(states[0][0], states[1])
 
     def layer_states(
-        self, feats_BTF: Tensor, mel_lengths_B: Tensor, layers: tuple[int, ...]
+        self, feats_BTF: Tensor, mel_lengths_B: Tensor, layers: tuple[int, ...], look_ahead: int | None = None
     ) -> tuple[list[Tensor], Tensor]:
         """The masked outputs (B, L, D) of the blocks numbered in ``layers`` (1-based), and the lengths (B,)."""
         if feats_BTF.shape[-1] != self.config.n_mels:
             raise ValueError(f"encoder wants {self.config.n_mels} mel bins, found {feats_BTF.shape[-1]}")
+        if look_ahead is None:
+            look_ahead = self.draw_look_ahead() if self.training else self.look_ahead
         x_BLD, lengths_B = self.subsampling(feats_BTF, mel_lengths_B)
         mask_BL = valid_mask(lengths_B, x_BLD.shape[1])
+        attend = attention_mask(mask_BL, find_context(self.config.contexts, look_ahead))
         cos_LK, sin_LK = rotary_tables(x_BLD.shape[1], self.config.width // self.config.heads, x_BLD.device)
         kept = []
         for number, block in enumerate(self.blocks, start=1):
-            x_BLD = block(x_BLD, mask_BL, cos_LK, sin_LK)
+            x_BLD = block(x_BLD, mask_BL, attend, cos_LK, sin_LK)
             if number in layers:
                 kept.append(x_BLD * mask_BL[..., None].to(x_BLD.dtype))
         return kept, lengths_B

@@ -26,7 +26,9 @@ class ProjectorConfig:
     hidden_mult: float = 2.0
     """Hidden width as a multiple of the decoder's."""
     kernel: int = 3
-    """Frames that the first layer sees (odd, centred); 1 is a plain per-frame network."""
+    """Frames that the first layer sees (odd); 1 is a plain per-frame network."""
+    causal: bool = False
+    """The first layer looks back only; a centred one adds ``kernel // 2`` frames to a streaming encoder's look-ahead."""
     dropout: float = 0.0
     pieces: int = 0
     """Word pieces of the second path, blank included (0: no such path); the packaged encoder's head has 1000."""
@@ -53,7 +55,8 @@ class Projector(nn.Module):
         super().__init__()
         hidden = int(config.hidden_mult * decoder_width)
         self.norm_in = nn.LayerNorm(encoder_width)
-        self.conv = nn.Conv1d(encoder_width, hidden, config.kernel, padding=config.kernel // 2)
+        self.conv = nn.Conv1d(encoder_width, hidden, config.kernel, padding=0 if config.causal else config.kernel // 2)
+        self.past = config.kernel - 1 if config.causal else 0
         self.dropout = nn.Dropout(config.dropout)
         self.out = nn.Linear(hidden, decoder_width)
         self.norm_out = nn.RMSNorm(decoder_width, eps=1e-6)
@@ -75,6 +78,8 @@ class Projector(nn.Module):
         batch, channels, length, _ = x_BCLD.shape
         normed_BCLD = self.norm_in(x_BCLD) * mask_BL[:, None, :, None].to(x_BCLD.dtype)
         x_NDL = normed_BCLD.flatten(0, 1).transpose(1, 2)
+        if self.past:
+            x_NDL = F.pad(x_NDL, (self.past, 0))
         hidden_NLH = self.dropout(F.gelu(self.conv(x_NDL)).transpose(1, 2))
         # Autocast leaves the linear layer in bfloat16 and the gain in float32, which the norm would warn of.
         projected_NLE = self.norm_out(self.out(hidden_NLH).to(self.norm_out.weight.dtype))
