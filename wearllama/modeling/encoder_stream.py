@@ -2,7 +2,7 @@
 
 Carried between calls: mel frames of a chunk that is not complete, three frames in front of each subsampling stage,
 keys and values of ``left`` frames and ``kernel - 1`` frames of the depthwise convolution for each block (Noroozi et al.
-2024, Stateful Conformer with Cache-based Inference, section 2.3).
+2024, Stateful Conformer with Cache-based Inference).
 
 Shape suffixes: B batch (the channels of one clip), T mel frames, F mel bins, L encoder frames, D width, H heads,
 K head width, C encoded channels, E decoder width.
