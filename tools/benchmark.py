@@ -2,6 +2,7 @@
 
 Run as: python tools/benchmark.py mixing
         python tools/benchmark.py mixing fast=1
+        python tools/benchmark.py ttft
         python tools/benchmark.py mixing --help
 
 The last line: {"benchmark": NAME, "ratios": {...}}.
@@ -15,8 +16,9 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
 from benchmarks.mixing import main as mixing  # noqa: E402
+from benchmarks.ttft import main as ttft  # noqa: E402
 
-BENCHMARKS = {"mixing": mixing}
+BENCHMARKS = {"mixing": mixing, "ttft": ttft}
 
 if __name__ == "__main__":
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""

@@ -166,7 +166,7 @@ def test_misuse_is_named(streaming):
         StreamingSession(model, processor, HEARD)
     model.eval()
     session = StreamingSession(model, processor, HEARD, max_new_tokens=2)
-    with pytest.raises(ValueError, match="no samples|at least one sample"):
+    with pytest.raises(ValueError, match="at least one sample"):
         session.finish()
     with pytest.raises(ValueError, match=r"\(4, 4960\), wanted \(5, samples\)"):
         session.push(clip(0.31, channels=4))

@@ -42,12 +42,6 @@ class BeamStream:
         self.early -= early
         return pair_2N[:, early:]
 
-    def finish(self) -> Tensor:
-        """The last samples, with silence after the clip as in ``apply_beam``."""
-        if not self.beam.delay_samples:
-            return self._held_MN.new_zeros(2, 0)
-        return self.push(torch.zeros(self.array.num_mics, self.beam.delay_samples))
-
 
 class FrontEndStream:
     """Normalised log-mel (C, T, F) of a clip that arrives in pieces.
@@ -97,9 +91,9 @@ class FrontEndStream:
     def finish(self) -> Tensor:
         """The remaining frames (C, T, F), the last one padded as in ``LogMel``; ValueError for a clip of no samples."""
         total = num_mel_frames(self.num_samples)
+        if self._beam is not None:  # silence follows the clip, as in ``apply_beam``
+            self._waiting.append(torch.zeros(self.array.num_mics, self.beam.delay_samples))
         self._select()
-        if self._beam is not None:
-            self._append(self._beam.finish())
         return self._frames(total - self.num_frames)
 
     def _checked(self, audio: Tensor | tuple[Tensor, Tensor]) -> tuple[str, Tensor]:
@@ -129,9 +123,7 @@ class FrontEndStream:
             return
         audio_RN = torch.cat(self._waiting, dim=1)
         self._waiting.clear()
-        self._append(audio_RN.expand(2, -1) if self._beam is None else self._beam.push(audio_RN))
-
-    def _append(self, pair_2N: Tensor) -> None:
+        pair_2N = audio_RN.expand(2, -1) if self._beam is None else self._beam.push(audio_RN)
         self._ready_CN = torch.cat((self._ready_CN, pair_2N[list(PICKED[self.channels])]), dim=1)
 
     def _frames(self, count: int) -> Tensor:

@@ -37,8 +37,9 @@ class ConformerConfig:
     causal: bool = False
     """Convolutions, the subsampling's included, look back only; otherwise they are centred."""
     contexts: list[list[int]] = field(default_factory=list)
-    """``[left, ahead]`` pairs in encoder frames, e.g. [[70, 13], [70, 6], [70, 1], [70, 0]]: what one model learns to
-    stream with (``contexts``).  Training draws one a batch; the first is the default afterwards.  Empty: whole clips."""
+    """``[left, ahead]`` pairs in encoder frames, e.g. [[70, 13], [70, 6], [70, 1], [70, 0]]: what one model learns
+    to stream with (``contexts``).  Training draws one a batch, the first is the default afterwards.  Empty: whole
+    clips."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads or (self.width // self.heads) % 2:

@@ -2,8 +2,8 @@
 
 A context ``[left, ahead]`` cuts time into chunks of ``ahead + 1`` encoder frames (80 ms).  Every frame of a chunk sees
 the whole chunk and ``left`` frames before it, so that a chunk can be encoded as soon as it is complete, from the keys
-and values of ``left`` frames.  One model learns several contexts, one drawn for each batch (Noroozi et al. 2024, Stateful
-Conformer with Cache-based Inference): the look-ahead is then chosen when the model is used.
+and values of ``left`` frames.  One model learns several contexts, one drawn for each batch (Noroozi et al. 2024,
+Stateful Conformer with Cache-based Inference): the look-ahead is then chosen when the model is used.
 
 Shape suffixes: B batch, Q query frames, L key frames.
 """

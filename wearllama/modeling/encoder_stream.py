@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from wearllama.audio.timebase import MEL_FRAMES_PER_EMBEDDING
 from wearllama.modeling.conformer import (
@@ -85,10 +85,10 @@ class EncoderStream:
         for number, block in enumerate(self.encoder.blocks):
             assert isinstance(block, ConformerBlock)
             state = self._states[number]
-            x_BLD = x_BLD + 0.5 * block.ff_in(x_BLD)
+            x_BLD = torch.add(x_BLD, block.ff_in(x_BLD), alpha=0.5)
             x_BLD = x_BLD + self._attend(block.attention, x_BLD, state, mask_QL, cos_LK, sin_LK)
             x_BLD = x_BLD + _convolve(block.convolution, x_BLD, state)
-            x_BLD = block.norm(x_BLD + 0.5 * block.ff_out(x_BLD))
+            x_BLD = block.norm(torch.add(x_BLD, block.ff_out(x_BLD), alpha=0.5))
         self.num_frames = last
         return x_BLD
 
@@ -98,7 +98,7 @@ class EncoderStream:
         for stage, (conv, norm) in enumerate(zip(subsampling.convs, subsampling.norms, strict=True)):
             x_BTC = torch.cat((self._below[stage], F.pad(x_BTC, (0, 0, 0, x_BTC.shape[1] % 2))), dim=1)
             self._below[stage] = x_BTC[:, -3:]
-            x_BTC = F.silu(norm(conv(x_BTC.transpose(1, 2)).transpose(1, 2)))
+            x_BTC = F.silu(norm(_conv(conv, x_BTC)))
         return subsampling.out(x_BTC)
 
     def _mask(self, first: int, last: int, device: torch.device) -> Tensor | None:
@@ -120,12 +120,11 @@ class EncoderStream:
     ) -> Tensor:
         batch, length, width = x_BLD.shape
         qkv = attention.qkv(attention.norm(x_BLD)).view(batch, length, 3, attention.heads, -1)
-        q_BHLK, k_BHLK, v_BHLK = qkv.permute(2, 0, 3, 1, 4)
-        keys_BHLK = torch.cat((state.keys_BHLK, rotate(k_BHLK, cos_LK, sin_LK)), dim=2)
-        values_BHLK = torch.cat((state.values_BHLK, v_BHLK), dim=2)
-        mixed_BHLK = F.scaled_dot_product_attention(
-            rotate(q_BHLK, cos_LK, sin_LK), keys_BHLK, values_BHLK, attn_mask=mask_QL
-        )
+        qkv_3BHLK = qkv.permute(2, 0, 3, 1, 4)
+        queries_BHLK, new_BHLK = rotate(qkv_3BHLK[:2], cos_LK, sin_LK)
+        keys_BHLK = torch.cat((state.keys_BHLK, new_BHLK), dim=2)
+        values_BHLK = torch.cat((state.values_BHLK, qkv_3BHLK[2]), dim=2)
+        mixed_BHLK = F.scaled_dot_product_attention(queries_BHLK, keys_BHLK, values_BHLK, attn_mask=mask_QL)
         kept = slice(max(0, keys_BHLK.shape[2] - self.context[0]), None)
         state.keys_BHLK, state.values_BHLK = keys_BHLK[:, :, kept], values_BHLK[:, :, kept]
         return attention.out(mixed_BHLK.transpose(1, 2).reshape(batch, length, width))
@@ -134,8 +133,20 @@ class EncoderStream:
 def _convolve(module: ConvolutionModule, x_BLD: Tensor, state: BlockState) -> Tensor:
     gated_BLD = torch.cat((state.gated_BLD, F.glu(module.gate(module.norm(x_BLD)), dim=-1)), dim=1)
     state.gated_BLD = gated_BLD[:, x_BLD.shape[1] :]
-    filtered_BLD = module.depthwise(gated_BLD.transpose(1, 2)).transpose(1, 2)
-    return module.out(F.silu(module.inner_norm(filtered_BLD)))
+    return module.out(F.silu(module.inner_norm(_conv(module.depthwise, gated_BLD))))
+
+
+def _conv(conv: nn.Module, x_BLD: Tensor) -> Tensor:
+    """An unpadded convolution over (B, L, D) as products: for the few frames of a chunk quicker than the library's."""
+    assert isinstance(conv, nn.Conv1d) and conv.bias is not None
+    kernel, stride = conv.kernel_size[0], conv.stride[0]
+    if conv.groups == 1:
+        return F.linear(x_BLD.unfold(1, kernel, stride).flatten(2), conv.weight.flatten(1), conv.bias)
+    size = x_BLD.shape[1] - kernel + 1
+    y_BLD = conv.bias.expand(x_BLD.shape[0], size, -1)
+    for place in range(kernel):
+        y_BLD = torch.addcmul(y_BLD, x_BLD[:, place : place + size], conv.weight[:, 0, place])
+    return y_BLD
 
 
 class ProjectorStream:

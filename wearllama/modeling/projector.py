@@ -28,7 +28,7 @@ class ProjectorConfig:
     kernel: int = 3
     """Frames that the first layer sees (odd); 1 is a plain per-frame network."""
     causal: bool = False
-    """The first layer looks back only; a centred one adds ``kernel // 2`` frames to a streaming encoder's look-ahead."""
+    """The first layer looks back only; a centred one adds ``kernel // 2`` frames to a streaming encoder's."""
     dropout: float = 0.0
     pieces: int = 0
     """Word pieces of the second path, blank included (0: no such path); the packaged encoder's head has 1000."""

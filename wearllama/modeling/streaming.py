@@ -1,12 +1,12 @@
 """StreamingSession: one clip heard while it is spoken, so that little is left to do when it ends.
 
 Every push runs the front end, encodes the chunks of the encoder's context that are complete, and feeds their embeddings
-to the decoder, whose keys and values grow.  The system prompt and its tools are in the cache before the first sample.  At
-the end of speech the last chunk and the suffix of the prompt remain; their logits are those of the whole clip with the
-same look-ahead, and the first of them is the gate P([Mute]).
+to the decoder, whose keys and values grow.  The system prompt and its tools are in the cache before the first sample.
+At the end of speech the last chunk and the suffix of the prompt remain; their logits are those of the whole clip with
+the same look-ahead, and the first of them is the gate P([Mute]).
 
-Shape suffixes: M microphones, N samples, C encoded channels, T mel frames, F mel bins, L encoder frames, E decoder width,
-P positions, V vocabulary.
+Shape suffixes: M microphones, N samples, C encoded channels, T mel frames, F mel bins, L encoder frames, D encoder
+width, E decoder width, P positions, V vocabulary.
 """
 
 import time
