@@ -9,7 +9,7 @@ Shape suffixes: B batch, T mel frames, F mel bins, C channels, L encoder frames 
 K head width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from wearllama.modeling.contexts import attention_mask, check_contexts, draw_look_ahead, find_context
 from wearllama.modeling.packing import Spans, pack, packed_attention, unpack
 
 SUBSAMPLING_STAGES = 3  # 2**3 = timebase.MEL_FRAMES_PER_EMBEDDING
@@ -52,6 +53,10 @@ class ConformerConfig:
     fast: bool = False
     """Batches packed without their padding (``packing``) and convolutions with channels last: the same embeddings to
     1e-5, sooner.  Off by default, so that stored encoders give the same bits as ever."""
+    contexts: list[list[int]] = field(default_factory=list)
+    """``[left, ahead]`` pairs in encoder frames, e.g. [[70, 13], [70, 6], [70, 1], [70, 0]]: what one model learns
+    to stream with (``contexts``).  Training draws one a batch, the first is the default afterwards.  Empty: whole
+    clips."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads or (self.width // self.heads) % 2:
@@ -62,11 +67,12 @@ class ConformerConfig:
             raise ValueError(f"encoder.subsampling is {self.subsampling!r}, wanted one of {get_args(SubsamplingKind)}")
         if self.ff_width is not None and self.ff_width < 1:
             raise ValueError(f"encoder.ff_width must be at least 1, found {self.ff_width}")
-        for field in ("n_mels", "subsampling_width", "layers", "ff_mult"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"encoder.{field} must be at least 1, found {getattr(self, field)}")
+        for name in ("n_mels", "subsampling_width", "layers", "ff_mult"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"encoder.{name} must be at least 1, found {getattr(self, name)}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"encoder.dropout must be in [0, 1), found {self.dropout}")
+        check_contexts(self.contexts, causal=self.causal)
 
     @property
     def stride(self) -> int:
@@ -182,7 +188,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, attend: Tensor | Spans, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
-        """``attend``: boolean (B, 1, 1, L) of the keys that count, or the clips of a packed row."""
+        """``attend``: boolean (B, 1, 1 or L, L) of the keys that count (``contexts``), or the clips of a packed row."""
         batch, length, width = x_BLD.shape
         qkv = self.qkv(self.norm(x_BLD)).view(batch, length, 3, self.heads, width // self.heads)
         q_BHLK, k_BHLK, v_BHLK = qkv.permute(2, 0, 3, 1, 4)
@@ -245,33 +251,47 @@ class ConformerEncoder(nn.Module):
         for module in self.modules():
             if isinstance(module, FrameConv):
                 module.channels_last = config.fast
+        self.look_ahead: int | None = None
 
-    def forward(self, feats_BTF: Tensor, mel_lengths_B: Tensor) -> EncoderOutput:
+    def set_look_ahead(self, look_ahead: int | None) -> None:
+        """Choose the context used from now on outside training (None: the first); ValueError for an untrained one."""
+        find_context(self.config.contexts, look_ahead)
+        self.look_ahead = look_ahead
+
+    def draw_look_ahead(self) -> int | None:
+        """A look-ahead for one batch of training; None for an encoder of whole clips."""
+        return draw_look_ahead(self.config.contexts)
+
+    def forward(self, feats_BTF: Tensor, mel_lengths_B: Tensor, look_ahead: int | None = None) -> EncoderOutput:
         """Encode padded features.
 
         Args:
             feats_BTF: normalised log-mel features; frames past a clip's length may hold anything finite.
             mel_lengths_B: valid mel frames of each clip, at least one.
+            look_ahead: of one of ``config.contexts``; None draws one in training and takes the chosen one otherwise.
 
         Returns:
             Embeddings (B, L, D) with zeros past each clip's end, and their lengths ``ceil(mel_lengths / stride)``.
         """
-        states = self.layer_states(feats_BTF, mel_lengths_B, layers=(self.config.layers,))
+        states = self.layer_states(feats_BTF, mel_lengths_B, layers=(self.config.layers,), look_ahead=look_ahead)
         return EncoderOutput(states[0][0], states[1])
 
     def layer_states(
-        self, feats_BTF: Tensor, mel_lengths_B: Tensor, layers: tuple[int, ...]
+        self, feats_BTF: Tensor, mel_lengths_B: Tensor, layers: tuple[int, ...], look_ahead: int | None = None
     ) -> tuple[list[Tensor], Tensor]:
         """The masked outputs (B, L, D) of the blocks numbered in ``layers`` (1-based), and the lengths (B,)."""
         if feats_BTF.shape[-1] != self.config.n_mels:
             raise ValueError(f"encoder wants {self.config.n_mels} mel bins, found {feats_BTF.shape[-1]}")
+        if look_ahead is None:
+            look_ahead = self.draw_look_ahead() if self.training else self.look_ahead
+        context = find_context(self.config.contexts, look_ahead)
         size = -(-feats_BTF.shape[1] // self.config.stride)
         spans = None
         if self._packs(feats_BTF, mel_lengths_B):
             feats_BTF, spans = pack(feats_BTF, mel_lengths_B, stride=self.config.stride, gap=self.config.gap)
         x_BLD, lengths_B = self.subsampling(feats_BTF, mel_lengths_B, spans)
         mask_BL = valid_mask(lengths_B, size) if spans is None else spans.mask(self.config.stride)
-        attend = mask_BL[:, None, None, :] if spans is None else spans
+        attend = attention_mask(mask_BL, context) if spans is None else spans
         longest = size if spans is None else size + self.config.gap
         cos_LK, sin_LK = rotary_tables(longest, self.config.width // self.config.heads, x_BLD.device)
         if spans is not None:
@@ -287,8 +307,8 @@ class ConformerEncoder(nn.Module):
         return kept, lengths_B
 
     def _packs(self, feats_BTF: Tensor, mel_lengths_B: Tensor) -> bool:
-        """Whether this batch is packed: compiled graphs keep their shapes and never are."""
-        if not self.config.fast or torch.compiler.is_compiling():
+        """Whether this batch is packed: compiled graphs keep their shapes and never are, nor are contexts."""
+        if not self.config.fast or self.config.contexts or torch.compiler.is_compiling():
             return False
         batch, frames, _ = feats_BTF.shape
         row = int(mel_lengths_B.sum()) // self.config.stride + batch * (self.config.gap + 1)

@@ -128,9 +128,11 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
             raise ValueError(
                 f"channels={self.config.channels!r} encodes {self.config.num_channels} channel(s), found {channels}"
             )
+        # A frozen encoder stays in evaluation mode; projector and decoder still meet all of its look-aheads.
+        look_ahead = self.encoder.draw_look_ahead() if self.training else None
         with torch.no_grad() if self.encoder_frozen else nullcontext():
             encoded_NLD, lengths_N = self.encoder(
-                input_features.flatten(0, 1).to(self.dtype), feature_lengths.repeat_interleave(channels)
+                input_features.flatten(0, 1).to(self.dtype), feature_lengths.repeat_interleave(channels), look_ahead
             )
         lengths_A = lengths_N.view(clips, channels)[:, 0]
         mask_AL = valid_mask(lengths_A, encoded_NLD.shape[1])

@@ -33,7 +33,9 @@ class ProjectorConfig:
     hidden_mult: float = 2.0
     """Hidden width as a multiple of the decoder's."""
     kernel: int = 3
-    """Frames that the first layer sees (odd, centred); 1 is a plain per-frame network."""
+    """Frames that the first layer sees (odd); 1 is a plain per-frame network."""
+    causal: bool = False
+    """The first layer looks back only; a centred one adds ``kernel // 2`` frames to a streaming encoder's."""
     dropout: float = 0.0
     pieces: int = 0
     """Word pieces of the second path, blank included (0: no such path); the packaged encoder's head has 1000."""
@@ -86,6 +88,7 @@ class Projector(nn.Module):
         self.fusion = fusion or FusionConfig()
         self.fusion.check(channels)
         self.stride = config.stride
+        self.past = config.kernel - 1 if config.causal else 0
         joined_width = encoder_width * (channels if self.fusion.kind == "concat" else 1)
         self.norm_in = nn.LayerNorm(joined_width)
         self.adapter: Adapter | None = None
@@ -95,7 +98,8 @@ class Projector(nn.Module):
             )
         else:
             hidden = int(config.hidden_mult * decoder_width)
-            self.conv = nn.Conv1d(joined_width, hidden, config.kernel, padding=config.kernel // 2)
+            padding = 0 if config.causal else config.kernel // 2
+            self.conv = nn.Conv1d(joined_width, hidden, config.kernel, padding=padding)
             self.dropout = nn.Dropout(config.dropout)
             self.out = nn.Linear(hidden, decoder_width)
         self.norm_out = nn.RMSNorm(decoder_width, eps=1e-6)
@@ -136,5 +140,6 @@ class Projector(nn.Module):
     def _project(self, x_NLD: Tensor, mask_NL: Tensor) -> Tensor:
         if self.adapter is not None:
             return self.adapter(x_NLD, mask_NL)
-        hidden_NLH = self.dropout(F.gelu(self.conv(x_NLD.transpose(1, 2))).transpose(1, 2))
+        x_NDL = F.pad(x_NLD.transpose(1, 2), (self.past, 0))
+        hidden_NLH = self.dropout(F.gelu(self.conv(x_NDL)).transpose(1, 2))
         return self.out(hidden_NLH)

@@ -238,7 +238,9 @@ def rank_bytes(
 
 def largest_layer(model: WearLlamaForConditionalGeneration) -> int:
     """Parameters of the largest layer, which sharded training gathers whole."""
-    blocks = [*model.encoder.blocks, *decoder_body(model.decoder).layers]
+    layers = decoder_body(model.decoder).layers
+    assert isinstance(layers, nn.ModuleList)
+    blocks = [*model.encoder.blocks, *layers]
     return max(sum(p.numel() for p in block.parameters()) for block in blocks)
 
 

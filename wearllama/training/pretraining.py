@@ -7,7 +7,7 @@ Objectives bring their model (``model(**batch)`` gives ``loss`` and what their m
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ class PretrainingTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Already this rank's share: it is not handed to accelerate, which would deal it out again."""
-        assert self.train_dataset is not None
+        assert isinstance(self.train_dataset, Dataset) and isinstance(self.train_dataset, Sized)
         workers = self.args.dataloader_num_workers
         return DataLoader(
             self.train_dataset,
