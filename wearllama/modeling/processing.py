@@ -93,6 +93,8 @@ class WearLlamaProcessor(ProcessorMixin):
             "beam": self.beam.to_dict(),
             "frontend": asdict(self.frontend),
             "max_audio_seconds": self.max_audio_seconds,
+            # transformers sets it on a processor whose code came with a checkpoint, for the next checkpoint.
+            **({"auto_map": self.auto_map} if getattr(self, "auto_map", None) else {}),
         }
 
     # ---- sound ----------------------------------------------------------------------------------------------------
