@@ -16,7 +16,7 @@ import torch
 from wearllama.evaluation.adapters import checkpoint_folder, weights_hash
 from wearllama.evaluation.model_card import CardFacts, model_card, read_results, run_config
 from wearllama.modeling.configuration import WearLlamaConfig
-from wearllama.modeling.factory import load_checkpoint
+from wearllama.modeling.factory import cast_weights, load_checkpoint
 from wearllama.modeling.hub import export_folder
 from wearllama.modeling.hub_code import flat_sources, packages
 from wearllama_launch import existing_path, launch
@@ -63,7 +63,7 @@ def main(config: ExportHub) -> None:
     model, processor = load_checkpoint(folder, dtype=torch.float32 if config.merge_lora else dtype)
     if config.merge_lora:
         model.merge_lora()
-        model.to(dtype)
+        cast_weights(model, dtype)
     facts = CardFacts(
         name=config.name or Path(config.out_dir).name, licence=licence, requirements=packages(flat_sources()),
         run=run, data_note=config.data_note, results=results,

@@ -67,7 +67,7 @@ def test_activation_checkpointing(lora):
     batch = processor(*ROWS, targets=["yes", "[Mute]"])
     layer = model.decoder.model.layers[0]
     passes = []
-    layer.mlp.register_forward_hook(lambda *_: passes.append(1))
+    layer.mlp.register_forward_pre_hook(lambda *_: passes.append(1))
     found = []
     for on in (False, True, False):
         (model.gradient_checkpointing_enable if on else model.gradient_checkpointing_disable)()

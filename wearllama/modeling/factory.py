@@ -102,7 +102,7 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
     model = _assemble(model_config, decoder)
     if config.encoder != "scratch":
         load_encoder_weights(model.encoder, config.encoder)
-    model.to(getattr(torch, config.dtype))
+    cast_weights(model, getattr(torch, config.dtype))
     model.add_lora(config.lora)
     model.config.freeze = dict(config.freeze)
     model.apply_freeze()
@@ -110,6 +110,12 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
     model.generation_config.pad_token_id = processor.ids.pad
     model.generation_config.bos_token_id = None
     return model
+
+
+def cast_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Change the parameters' dtype in place; ``model.to(dtype)`` would round the decoder's rotary frequencies too."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 def model_folder(path: str | Path, holding: str) -> Path | None:

@@ -77,9 +77,12 @@ def _own_imports(module: str, source: str) -> list[str]:
     """Modules of the library that a module imports, each as ``from wearllama.x import name``."""
     wanted = []
     for node in ast.walk(ast.parse(source)):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
             names = [str(node.module)] if node.level == 0 else ["wearllama"]
+        else:
+            continue
         for name in names:
             if name.partition(".")[0] != "wearllama":
                 continue
