@@ -13,7 +13,9 @@ RATE = {"hits": 38, "total": 40}
 def results_of(weights, data="/secret/home/data/demo/vgbench"):
     system = {
         "label": "model", "identity": {"model": "sft/final", "weights": weights, "input": "audio"}, "errors": 0,
-        "generation": {"max_new_tokens": 96}, "ttft_ms": {}, "rates": {"speaker_switch/switch": RATE}, "counts": {},
+        "generation": {"max_new_tokens": 96}, "ttft_ms": {}, "rates": {"speaker_switch/switch": RATE},
+        "by_tool": {}, "self_talk_by_discourse": {}, "side_talk_by_order": {}, "side_talk_by_target": {},
+        "side_talk_labels": {}, "actions": {},
     }  # fmt: skip
     return {"benchmark": "vgbench", "data": data, "items": 40, "prompts": "p", "systems": [system], "paired_tests": []}
 
@@ -63,6 +65,7 @@ def test_results_are_shown_and_must_be_of_these_weights(loaded, ckpt, tmp_path):
     path.write_text(json.dumps({"vgbench": results_of(weights)}))
     card = model_card(facts(results=read_results(path, weights)), *loaded)
     assert "### VGBench" in card and "(38/40)" in card and "secret" not in card
+    assert "published" not in card.lower()
     path.write_text(json.dumps(results_of("f" * 16)))
     with pytest.raises(ValueError, match="found results of weights ffffffffffffffff, wanted those of this model"):
         read_results(path, weights)

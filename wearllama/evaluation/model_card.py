@@ -14,7 +14,8 @@ import yaml
 
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.manifest import read_manifest
-from wearllama.evaluation.report import section_of
+from wearllama.evaluation.report import facts_of, title_of
+from wearllama.evaluation.tables import MARK, tables_of
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
 
@@ -157,12 +158,16 @@ def _training(facts: CardFacts) -> str:
 
 
 def _results(facts: CardFacts) -> list[str]:
+    """Headline tables without the papers' rows: those are about other recordings, which a card has no room to say."""
     if not facts.results:
         return ["None were given at export."]
     parts = []
     for results in facts.results:
-        section = section_of({**results, "data": short(results["data"])})
-        parts += [f"### {section.title}", section.facts, section.tables[0].markdown().replace("### ", "#### ", 1)]
+        headline = tables_of(results)[0]
+        rows = [row for row in headline.rows if not row[0].endswith(MARK)]
+        table = headline._replace(rows=rows, note=headline.note.partition(" Published:")[0])
+        told = facts_of({**results, "data": short(results["data"])})
+        parts += [f"### {title_of(results)}", told, table.markdown().replace("### ", "#### ", 1)]
     return parts
 
 
