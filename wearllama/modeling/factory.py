@@ -109,7 +109,7 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
     model = _assemble(model_config, decoder)
     if config.encoder != "scratch":
         load_encoder_weights(model.encoder, config.encoder)
-    model.to(getattr(torch, config.dtype))
+    cast_weights(model, getattr(torch, config.dtype))
     model.add_lora(config.lora)
     model.config.freeze = dict(config.freeze)
     model.apply_freeze()
@@ -140,6 +140,12 @@ def abstract_model(config: ModelConfig) -> WearLlamaForConditionalGeneration:
     model.config.freeze = dict(config.freeze)
     model.apply_freeze()
     return model
+
+
+def cast_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Change the parameters' dtype in place; ``model.to(dtype)`` would round the decoder's rotary frequencies too."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 def model_folder(path: str | Path, holding: str) -> Path | None:

@@ -110,8 +110,24 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.get_input_embeddings()
 
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.decoder.set_input_embeddings(value)
+
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder.get_output_embeddings()
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.decoder.set_output_embeddings(new_embeddings)
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
+        """The input embeddings where nothing changes; ValueError otherwise (new tokens live in ``added``)."""
+        size = self.config.decoder_config().vocab_size + self.config.num_added_tokens
+        if new_num_tokens not in (None, size):
+            raise ValueError(
+                f"resize_token_embeddings({new_num_tokens}): this model has {size} tokens and its decoder's rows stay "
+                "as they are; build_model makes room for a tokenizer's new tokens (num_added_tokens)"
+            )
+        return self.get_input_embeddings()
 
     def embed_tokens(self, input_ids: Tensor) -> Tensor:
         """Token embeddings (B, S, E), added tokens included."""
@@ -242,12 +258,20 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
 
     # ---- generation -----------------------------------------------------------------------------------------------
 
-    def prepare_inputs_for_generation(self, input_ids: Tensor, is_first_iteration: bool = False, **kwargs: Any) -> dict:
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        inputs_embeds: Tensor | None = None,  # named, for transformers looks whether it is
+        is_first_iteration: bool = False,
+        **kwargs: Any,
+    ) -> dict:
         """Audio belongs to the prompt: it is encoded in the first step only."""
         if not is_first_iteration and kwargs.get("use_cache", True):
             kwargs.pop("input_features", None)
             kwargs.pop("feature_lengths", None)
-        return super().prepare_inputs_for_generation(input_ids, is_first_iteration=is_first_iteration, **kwargs)
+        return super().prepare_inputs_for_generation(
+            input_ids, inputs_embeds=inputs_embeds, is_first_iteration=is_first_iteration, **kwargs
+        )
 
     def _expand_inputs_for_generation(
         self,
