@@ -33,7 +33,7 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
-VERSION = 3
+VERSION = 5
 """Raised when the same settings and texts give other data."""
 
 
@@ -48,6 +48,8 @@ class PrepareDemo:
     rows: TrainRows = field(default_factory=TrainRows)
     text_rows: int = 10_000
     """Rows of text alone for the decoder's first training."""
+    kept_text_rows: int = 1500
+    """Fresh ones among the rows with sound, so that a decoder that learns to hear still knows how to read."""
     benchmarks: BenchmarkSizes = field(default_factory=BenchmarkSizes)
     level_dbfs: tuple[float, float] = (-40.0, -18.0)
     """Training's range of recording levels: RMS of the wearer's own voice at c_0."""
@@ -77,6 +79,7 @@ def main(config: PrepareDemo) -> None:
     lines = train_lines(config.reading, engines=engines)
     train = TrainPlanner(Pool(lines, config.seed), chatter=chatter, seed=config.seed).scenes(config.rows)
     written = written_scenes(config.text_rows, seed=config.seed)
+    train += written_scenes(config.kept_text_rows, seed=config.seed + 1)
     wearvox = wearvox_scenes(config.benchmarks, list(PLACES))
     vgbench = vgbench_items(config.benchmarks)
     held_out = wearvox + [item.scene for item in vgbench]

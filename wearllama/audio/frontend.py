@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from wearllama.audio import _frontend_stats as stats
+from wearllama.audio._frontend_stats import MEAN, STD
 from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, num_mel_frames
 
 
@@ -33,9 +33,9 @@ class LogMelConfig:
     """Upper edge of the last triangle."""
     log_floor: float = 2.0**-24
     """Added to the mel power before the logarithm (full scale is 1.0): digital silence stays finite."""
-    mean: tuple[float, ...] = stats.MEAN
+    mean: tuple[float, ...] = MEAN
     """Per-bin mean of the log-mel, one value or ``n_mels`` values."""
-    std: tuple[float, ...] = stats.STD
+    std: tuple[float, ...] = STD
     """Per-bin standard deviation, one value or ``n_mels`` values."""
 
     def __post_init__(self) -> None:

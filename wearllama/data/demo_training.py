@@ -31,7 +31,7 @@ class TrainRows:
     trigger_far: int = 200
     same_speaker: int = 700
     switch: int = 400
-    text_only: int = 500
+    text_only: int = 200
     self_talk: int = 420
     side_talk: int = 250
     asr: int = 900
