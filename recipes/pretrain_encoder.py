@@ -4,39 +4,36 @@ Every batch is a fresh mixture of a transcribed corpus through the RIR bank.  Ki
 from the last checkpoint.  The finished encoder lands in ``export=``.
 
 Run as: python recipes/pretrain_encoder.py corpus=data/corpus bank=data/demo/rir_bank run_dir=runs/encoder
+        python recipes/pretrain_encoder.py corpus=recordings bank=data/demo/rir_bank model.piece_weight=0 \
+            model.char_weight=0 model.band_weight=0 model.role_weight=0 model.drr_weight=0   # Whisper's features alone
 """
 
 import json
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import torch
-from transformers import TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
 from wearllama.data.ctc_text import WordPieces
-from wearllama.data.encoder_corpus import PretrainingBatches, SceneConfig, read_corpus
-from wearllama.modeling.pretraining import EncoderForPretraining, EncoderPretrainingConfig
+from wearllama.data.encoder_corpus import PretrainingBatches
+from wearllama.data.pretraining_scenes import SceneConfig, SceneSource, Utterance, read_corpus, read_recordings
+from wearllama.modeling.pretraining import LOSSES, EncoderForPretraining, EncoderPretrainingConfig
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
-from wearllama.training.config import use_bf16
-from wearllama.training.encoder import (
-    EncoderTrainer,
-    export_encoder,
-    initial_weights,
-    only_item,
-    word_error_rate,
-)
+from wearllama.training.encoder import export_encoder, load_start, word_error_rate
+from wearllama.training.meters import Averages
+from wearllama.training.pretraining import PretrainingSettings, run_pretraining
 from wearllama_launch import existing_path, launch, rank, world_size
 
 
 @dataclass(kw_only=True)
-class PretrainEncoder:
+class PretrainEncoder(PretrainingSettings):
     corpus: str
-    """Folder with manifest.jsonl ({id, file, text, voice, seconds} a line) and, optionally, teacher/<id>.npy."""
+    """Folder with manifest.jsonl ({id, file, text, voice, seconds} a line) and, optionally, teacher/<id>.npy; without
+    words (model.piece_weight=0 model.char_weight=0) any folder of mono recordings with teacher features."""
     bank: str
     """RIR bank with rooms of both splits."""
     array: str = "glasses5"
@@ -47,88 +44,98 @@ class PretrainEncoder:
     scenes: SceneConfig = field(default_factory=SceneConfig)
     init: str | None = None
     """Run or export folder to take weights and word pieces from (``wearllama/assets/encoder_demo``, or a curriculum's
-    earlier run: easy scenes first)."""
-    max_steps: int = 20_000
-    decay_steps: int = 3_000
-    """The last steps, over which the rate falls to zero; the steps before keep it constant (WSD)."""
-    warmup_steps: int = 400
-    learning_rate: float = 1.5e-3
-    weight_decay: float = 0.01
-    bf16: bool | Literal["auto"] = "auto"
-    """bfloat16 autocast; auto takes it where the hardware multiplies in it."""
-    workers: int = 1
-    threads: int = 1
-    save_steps: int = 500
+    earlier run: easy scenes first); of another objective (BEST-RQ) the encoder alone."""
     validation_batches: int = 8
-    seed: int = 0
-    run_dir: str | None = None
-    export: str | None = None
-    """Folder of the exported encoder; run_dir/encoder if not given."""
 
 
 @launch("pretrain_encoder", PretrainEncoder)
 def main(config: PretrainEncoder) -> None:
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
-    run_dir = Path(config.run_dir)
-    corpus = existing_path(config.corpus, "corpus")
-    utterances = read_corpus(corpus / "manifest.jsonl", max_seconds=config.scenes.max_seconds - 1.0)
+    run_dir, corpus = Path(config.run_dir), existing_path(config.corpus, "corpus")
+    utterances = read_utterances(corpus, config)
     held_out = [u for u in utterances if u.voice in config.validation_voices]
     training = [u for u in utterances if u.voice not in config.validation_voices]
-    if config.init and not (run_dir / "pieces.json").is_file():
-        pieces_of_init = WordPieces.load(existing_path(config.init, "init") / "pieces.json")
-        run_dir.mkdir(parents=True, exist_ok=True)
-        pieces_of_init.save(run_dir / "pieces.json")
-    pieces = load_or_train_pieces(run_dir / "pieces.json", [u.spoken for u in training], config.model.num_pieces)
     print(f"{len(training)} training utterances, {len({u.voice for u in training})} voices; {len(held_out)} held out")
+    pieces = run_pieces(run_dir / "pieces.json", training, config) if config.model.words else None
+    teacher = teacher_folder(corpus, training, config)
+    settings = dict(pieces=pieces, teacher_width=config.model.teacher_width, seed=config.seed)
+    batches = PretrainingBatches(
+        scene_source(training, corpus, "train", config),
+        teacher_dir=teacher,
+        num_batches=config.max_steps * config.accumulation * world_size(),
+        augment=True,
+        **settings,
+    )
+    model = EncoderForPretraining(config.model)
+    if config.init and not load_start(model, Path(config.init)):
+        print(f"init={config.init}: only the encoder is taken, the heads start anew")
+    print(f"encoder: {sum(p.numel() for p in model.encoder.parameters()) / 1e6:.2f} M parameters")
+    result = run_pretraining(model, batches, config, run_dir, Averages(LOSSES))
+    if result.stopped_by is not None:
+        print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
+        sys.exit(128 + result.stopped_by)
 
+    if rank() != 0:
+        return
+    facts = {"steps": result.steps, "utterances": len(training), "config": asdict(config)}
+    if held_out and pieces is not None and config.model.piece_weight:
+        validation = PretrainingBatches(
+            scene_source(held_out, corpus, "eval", config),
+            teacher_dir=None,
+            num_batches=config.validation_batches,
+            augment=False,
+            **settings,
+        )
+        facts["wer_held_out_voices_and_rooms"] = word_error_rate(
+            model, (validation[i] for i in range(len(validation))), pieces
+        )
+    folder = Path(config.export or run_dir / "encoder")
+    weights = export_encoder(model, config.model.encoder, folder, facts, pieces=pieces)
+    print(json.dumps({k: v for k, v in facts.items() if k != "config"}, indent=2), f"\n{weights}")
+
+
+def read_utterances(corpus: Path, config: PretrainEncoder) -> list[Utterance]:
+    """The manifest's utterances; without a manifest, and without words to learn, the folder's recordings."""
+    manifest, longest = corpus / "manifest.jsonl", config.scenes.max_seconds - 1.0
+    if config.model.words or manifest.is_file():
+        return read_corpus(existing_path(manifest, "corpus"), max_seconds=longest, words=config.model.words)
+    return read_recordings(corpus, max_seconds=longest)
+
+
+def teacher_folder(corpus: Path, training: list[Utterance], config: PretrainEncoder) -> Path | None:
+    """corpus/teacher where it is; ValueError where there is nothing but the teacher to learn from and it is empty."""
+    folder = corpus / "teacher"
+    found = sum((folder / f"{u.id}.npy").is_file() for u in training) if config.model.teacher_weight else 0
+    print(f"teacher features: {found} of {len(training)} utterances")
+    if not found and config.model.teacher_weight and not config.model.words:
+        raise ValueError(f"{folder}: no features of these utterances, make them with tools/teacher_features.py")
+    return folder if found else None
+
+
+def scene_source(utterances: list[Utterance], corpus: Path, split: str, config: PretrainEncoder) -> SceneSource:
+    """Scenes of ``utterances`` in the bank's rooms of ``split``."""
     array = load_array(config.array)
-    common = dict(
+    return SceneSource(
+        utterances,
         audio_root=corpus,
         bank=RirBank.open(existing_path(config.bank, "bank")),
         noise=NoiseBank(config.noise_folders),
         array=array,
         beam=design_beam(array),
-        pieces=pieces,
         scenes=config.scenes,
-        teacher_width=config.model.teacher_width,
-        seed=config.seed,
+        split=split,
     )
-    teacher = corpus / "teacher"
-    batches = PretrainingBatches(
-        utterances=training,
-        split="train",
-        teacher_dir=teacher if teacher.is_dir() else None,
-        num_batches=config.max_steps * world_size(),
-        augment=True,
-        **common,
-    )
-    model = EncoderForPretraining(config.model)
-    if config.init:
-        model.load_state_dict(initial_weights(Path(config.init)))
-    print(f"encoder: {sum(p.numel() for p in model.encoder.parameters()) / 1e6:.2f} M parameters")
-    trainer = EncoderTrainer(
-        model=model, args=arguments(config, run_dir), train_dataset=batches, data_collator=only_item
-    )
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(run_dir) if run_dir.is_dir() else None)
 
-    if rank() != 0:
-        return
-    facts = {"steps": trainer.state.global_step, "utterances": len(training), "config": asdict(config)}
-    if held_out:
-        validation = PretrainingBatches(
-            utterances=held_out,
-            split="eval",
-            teacher_dir=None,
-            num_batches=config.validation_batches,
-            augment=False,
-            **common,
-        )
-        facts["wer_held_out_voices_and_rooms"] = word_error_rate(
-            model, (validation[i] for i in range(len(validation))), pieces
-        )
-    weights = export_encoder(model, pieces, Path(config.export or run_dir / "encoder"), facts)
-    print(json.dumps({k: v for k, v in facts.items() if k != "config"}, indent=2), f"\n{weights}")
+
+def run_pieces(path: Path, training: list[Utterance], config: PretrainEncoder) -> WordPieces:
+    """The word pieces of the run, of ``init``, or learnt from the transcripts."""
+    if config.init and not path.is_file():
+        stored = existing_path(config.init, "init") / "pieces.json"
+        if stored.is_file():  # an encoder of another objective brings none
+            path.parent.mkdir(parents=True, exist_ok=True)
+            WordPieces.load(stored).save(path)
+    return load_or_train_pieces(path, [u.spoken for u in training], config.model.num_pieces)
 
 
 def load_or_train_pieces(path: Path, texts: list[str], size: int) -> WordPieces:
@@ -141,34 +148,6 @@ def load_or_train_pieces(path: Path, texts: list[str], size: int) -> WordPieces:
     path.parent.mkdir(parents=True, exist_ok=True)
     pieces.save(path)
     return pieces
-
-
-def arguments(config: PretrainEncoder, run_dir: Path) -> TrainingArguments:
-    on_cpu = not torch.cuda.is_available()
-    return TrainingArguments(
-        output_dir=str(run_dir),
-        per_device_train_batch_size=1,
-        max_steps=config.max_steps,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        adam_beta2=0.98,
-        max_grad_norm=1.0,
-        lr_scheduler_type="warmup_stable_decay",
-        lr_scheduler_kwargs={"num_decay_steps": config.decay_steps},
-        warmup_steps=config.warmup_steps,
-        logging_steps=50,
-        save_steps=config.save_steps,
-        save_total_limit=2,
-        dataloader_num_workers=config.workers,
-        remove_unused_columns=False,
-        report_to="none",
-        bf16=use_bf16(config.bf16, on_cpu=on_cpu),
-        use_cpu=on_cpu,
-        ddp_find_unused_parameters=False,
-        ddp_backend="gloo" if on_cpu else None,
-        seed=config.seed,
-        accelerator_config={"dispatch_batches": False, "split_batches": False},
-    )
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ from transformers.utils import logging as transformers_logging
 from wearllama.atomic import write_text
 from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
-from wearllama.modeling.encoder_io import find_encoder
+from wearllama.modeling.encoder_io import find_encoder, stored_config
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.modeling.fusion import FusionConfig
 from wearllama.training.align import align_projector
 from wearllama.training.checkpoint import FINAL, completed_facts, fingerprint, load_initial_weights, weights_file
 from wearllama.training.config import TrainConfig
@@ -43,9 +44,10 @@ class SftCommand:
     """WearLlama checkpoint (or run folder) of the same sizes whose weights this run starts from: training in stages.
     A stored encoder that model.encoder names stays that one."""
     align: bool = False
-    """Start the projector's word path (model.projector.pieces) from the encoder's CTC head and the decoder's words."""
+    """Start the projector's word path (model.projector.pieces) from the encoder's CTC head and the decoder's words; an
+    encoder without such a head (BEST-RQ) has none to start from."""
     encoder: str | None = None
-    """Short for model.encoder: ``packaged``, ``scratch`` or a folder that recipes/pretrain_encoder.py exported."""
+    """Short for model.encoder: ``packaged``, ``scratch`` or a folder that a pre-training recipe exported."""
     run_dir: str | None = None
     changed: Literal["refuse", "restart"] = "refuse"
     """What to do when run_dir holds a run of other settings or data: refuse it, or set it aside and begin anew."""
@@ -75,13 +77,17 @@ def main(config: SftCommand) -> None:
     if config.init is not None:
         keep = "" if config.model.encoder == "scratch" else "encoder."
         load_initial_weights(model, existing_path(config.init, "init"), keep=keep)
-    if config.align:
+    if config.align and "ctc" in stored_config(config.model.encoder):
         align_projector(model, processor, config.model.encoder)
+    elif config.align and rank() == 0:
+        print(
+            f"align: {config.model.encoder} was pre-trained without words, the projector's word path starts at random"
+        )
     sets = load_sets(config.data, processor, seed=config.train.seed)
     sampler = batch_sampler(
         sets.train,
         processor,
-        model.config.num_channels,
+        model.config.positions_per_frame,
         config.batches,
         seed=config.train.seed,
         rank=rank(),
@@ -108,6 +114,8 @@ def main(config: SftCommand) -> None:
 def run_fingerprint(config: SftCommand) -> str:
     """What decides the weights: settings, rows and simulation; not the folder, the worker count or the log."""
     settings = asdict(config)
+    if config.model.fusion == FusionConfig():
+        settings["model"].pop("fusion")  # runs from before there was a choice keep theirs
     for name in ("run_dir", "changed"):
         settings.pop(name)
     for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):

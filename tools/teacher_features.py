@@ -9,6 +9,7 @@ Run as: python tools/teacher_features.py corpus=data/corpus 'voices=[kokoro,aste
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,16 +17,19 @@ from tqdm import tqdm
 
 from wearllama.atomic import replacing
 from wearllama.audio.io import read_audio
+from wearllama.data.pretraining_scenes import read_recordings
 from wearllama.data.whisper_teacher import FRAME_RATE_HZ, WhisperTeacher, load_teacher
 from wearllama_launch import existing_path, launch
 
 FRAMES_PER_EMBEDDING = FRAME_RATE_HZ * 80 // 1000
+LONGEST_SECONDS = 30.0
+"""What Whisper's encoder takes at once."""
 
 
 @dataclass(kw_only=True)
 class TeacherFeatures:
     corpus: str
-    """Folder with manifest.jsonl."""
+    """Folder with manifest.jsonl, or any folder of mono recordings at 16 kHz."""
     voices: list[str] = field(default_factory=list)
     """Only voices whose name starts with one of these; empty: all."""
     teacher: str | None = None
@@ -40,7 +44,7 @@ def main(config: TeacherFeatures) -> None:
     corpus = existing_path(config.corpus, "corpus")
     folder = corpus / "teacher"
     folder.mkdir(exist_ok=True)
-    rows = [json.loads(line) for line in (corpus / "manifest.jsonl").read_text().splitlines()]
+    rows = corpus_rows(corpus)
     wanted = [
         row
         for row in rows
@@ -51,6 +55,14 @@ def main(config: TeacherFeatures) -> None:
     teacher = load_teacher(config.teacher)
     for row in tqdm(wanted, desc="teacher features", unit="clip"):
         write_features(teacher, corpus / row["file"], folder / f"{row['id']}.npy")
+
+
+def corpus_rows(corpus: Path) -> list[dict[str, Any]]:
+    """Rows of the manifest; without one, the folder's mono recordings, as recipes/pretrain_encoder.py names them."""
+    manifest = corpus / "manifest.jsonl"
+    if manifest.is_file():
+        return [json.loads(line) for line in manifest.read_text().splitlines()]
+    return [utterance._asdict() for utterance in read_recordings(corpus, max_seconds=LONGEST_SECONDS)]
 
 
 def write_features(teacher: WhisperTeacher, audio: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from wearllama.audio import _frontend_stats as stats
+from wearllama.audio._frontend_stats import MEAN, STD
 from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, num_mel_frames
 
 
@@ -33,9 +33,9 @@ class LogMelConfig:
     """Upper edge of the last triangle."""
     log_floor: float = 2.0**-24
     """Added to the mel power before the logarithm (full scale is 1.0): digital silence stays finite."""
-    mean: tuple[float, ...] = stats.MEAN
+    mean: tuple[float, ...] = MEAN
     """Per-bin mean of the log-mel, one value or ``n_mels`` values."""
-    std: tuple[float, ...] = stats.STD
+    std: tuple[float, ...] = STD
     """Per-bin standard deviation, one value or ``n_mels`` values."""
 
     def __post_init__(self) -> None:
@@ -71,9 +71,13 @@ class LogMel(nn.Module):
         if not audio_BN.is_floating_point():
             raise ValueError(f"audio is {audio_BN.dtype}, wanted float samples with full scale 1.0")
         with torch.autocast(audio_BN.device.type, enabled=False):
-            mel_BTF = mel_power(audio_BN.float(), self.config)
-            mean_F, std_F = _statistics(self.config, audio_BN.device)
-            return ((mel_BTF + self.config.log_floor).log_() - mean_F) / std_F
+            return normalised_log(mel_power(audio_BN.float(), self.config), self.config)
+
+
+def normalised_log(power_BTF: Tensor, config: LogMelConfig) -> Tensor:
+    """What the encoder sees of mel power ``(..., T, F)``: its logarithm under the fixed statistics, float32."""
+    mean_F, std_F = _statistics(config, power_BTF.device)
+    return ((power_BTF + config.log_floor).log_() - mean_F) / std_F
 
 
 def mel_power(audio_BN: Tensor, config: LogMelConfig) -> Tensor:

@@ -63,12 +63,19 @@ def audio_info(path: str | Path) -> AudioInfo:
 
 
 def read_audio(
-    path: str | Path, *, channels: int | None = None, sample_rate: int = SAMPLE_RATE, resample: bool = False
+    path: str | Path,
+    *,
+    channels: int | None = None,
+    sample_rate: int = SAMPLE_RATE,
+    resample: bool = False,
+    start: int = 0,
+    frames: int | None = None,
 ) -> Tensor:
     """Read a file as float32 ``(C, N)`` with full scale 1.0.
 
     ``channels``: how many the caller's array needs (None: any).  ``resample``: convert another rate; without it
-    another rate is an error.  Raises AudioError: missing, empty, truncated, not audio, no frames, NaN or infinite
+    another rate is an error.  ``start``, ``frames``: read only these, counted at the file's own rate (None: to its
+    end).  Raises AudioError: missing, empty, truncated, not audio, no frames, a part outside the file, NaN or infinite
     samples, wrong rate, wrong channel count.  Warns (AudioWarning): silent or clipped channels.
     """
     path = Path(path)
@@ -77,12 +84,15 @@ def read_audio(
         raise AudioError(f"{path}: found {info.channels} channels, wanted {channels}")
     if info.sample_rate != sample_rate and not resample:
         raise AudioError(f"{path}: found {info.sample_rate} Hz, wanted {sample_rate} Hz (or pass resample=True)")
+    wanted = info.frames - start if frames is None else frames
+    if not 0 <= start < start + wanted <= info.frames:
+        raise AudioError(f"{path}: wanted {wanted} frames from frame {start}, found {info.frames}")
     try:
-        audio_NC, _ = soundfile.read(str(path), dtype="float32", always_2d=True)
+        audio_NC, _ = soundfile.read(str(path), wanted, start, dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
         raise AudioError(f"{path}: broken audio data ({error.error_string})") from error
-    if len(audio_NC) != info.frames:
-        raise AudioError(f"{path}: truncated, the header promises {info.frames} frames, found {len(audio_NC)}")
+    if len(audio_NC) != wanted:
+        raise AudioError(f"{path}: truncated, the header promises {info.frames} frames, found {start + len(audio_NC)}")
     audio_CN = np.ascontiguousarray(audio_NC.T)
     _check_finite(audio_CN, path)
     _warn_if_damaged(audio_CN, path)

@@ -64,14 +64,22 @@ class Section(NamedTuple):
 
 def section_of(results: Mapping[str, Any], clips: Sequence[dict[str, Any]] = ()) -> Section:
     """A benchmark's results and clips as a section."""
+    return Section(title_of(results), facts_of(results), tables_of(results), figures_of(results), list(clips))
+
+
+def title_of(results: Mapping[str, Any]) -> str:
+    """A benchmark's name in print."""
+    return {"wearvox": "WearVox", "vgbench": "VGBench"}[results["benchmark"]]
+
+
+def facts_of(results: Mapping[str, Any]) -> str:
+    """What was run on what, in a sentence."""
     first = results["systems"][0]
-    facts = (
+    return (
         f"{results['items']} items of {results['data']}; model {first['identity']['model']}, weights "
         f"{first['identity']['weights']}; prompts {results['prompts']}; greedy, at most "
         f"{first['generation'].get('max_new_tokens', '-')} new tokens; {first['errors']} items failed."
     )
-    title = {"wearvox": "WearVox", "vgbench": "VGBench"}[results["benchmark"]]
-    return Section(title, facts, tables_of(results), figures_of(results), list(clips))
 
 
 def render_html(title: str, sections: Sequence[Section], lead: Sequence[Table] = (), intro: str = "") -> str:

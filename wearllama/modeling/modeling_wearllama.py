@@ -4,7 +4,8 @@ The decoder is any Llama-family causal LM, kept whole as ``decoder``.  Audio emb
 ``<|audio|>`` positions of the prompt; a clip whose placeholders differ from its embeddings raises.
 
 Shape suffixes: B rows, S text positions, A audio clips of the batch in row order, C encoded channels, T mel frames,
-F mel bins, L encoder frames, D encoder width, E decoder width, V vocabulary, P = C * L positions of a clip.
+F mel bins, L encoder frames, D encoder width, E decoder width, V vocabulary, S streams of the projector (C where
+channels are interleaved, else 1), P = S * frames of 80 ms: positions of a clip.
 """
 
 import os
@@ -42,7 +43,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _no_split_modules = ["ConformerBlock", "LlamaDecoderLayer"]  # noqa: RUF012  # as transformers declares it
+    _no_split_modules = ["ConformerBlock", "LlamaDecoderLayer", "Llama4TextDecoderLayer"]  # noqa: RUF012  # as transformers declares it
 
     def __init__(self, config: WearLlamaConfig, decoder: PreTrainedModel | None = None) -> None:
         """Build from ``config``; a pretrained ``decoder`` of the same ``text_config`` is taken as it is."""
@@ -52,7 +53,9 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         text_config = config.decoder_config()
         self.decoder = AutoModelForCausalLM.from_config(text_config) if decoder is None else decoder
         width = text_config.hidden_size
-        self.projector = Projector(config.projector_config(), encoder_config.width, width, config.num_channels)
+        self.projector = Projector(
+            config.projector_config(), encoder_config.width, width, config.num_channels, config.channel_fusion()
+        )
         self.added: AddedTokens | None = None
         if config.num_added_tokens:
             self.added = AddedTokens(text_config.vocab_size, config.num_added_tokens, width)
@@ -107,8 +110,24 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.get_input_embeddings()
 
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.decoder.set_input_embeddings(value)
+
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder.get_output_embeddings()
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.decoder.set_output_embeddings(new_embeddings)
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
+        """The input embeddings where nothing changes; ValueError otherwise (new tokens live in ``added``)."""
+        size = self.config.decoder_config().vocab_size + self.config.num_added_tokens
+        if new_num_tokens not in (None, size):
+            raise ValueError(
+                f"resize_token_embeddings({new_num_tokens}): this model has {size} tokens and its decoder's rows stay "
+                "as they are; build_model makes room for a tokenizer's new tokens (num_added_tokens)"
+            )
+        return self.get_input_embeddings()
 
     def embed_tokens(self, input_ids: Tensor) -> Tensor:
         """Token embeddings (B, S, E), added tokens included."""
@@ -116,7 +135,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return table(input_ids) if self.added is None else self.added.embed(input_ids, table)
 
     def embed_audio(self, input_features: Tensor, feature_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Decoder embeddings of clips: features (A, C, T, F), mel frames (A,) -> (A, C * L, E), positions (A,).
+        """Decoder embeddings of clips: features (A, C, T, F), mel frames (A,) -> (A, P, E), positions (A,).
 
         Both channels pass the encoder in one call; the valid positions of a clip come first.
         """
@@ -125,14 +144,16 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
             raise ValueError(
                 f"channels={self.config.channels!r} encodes {self.config.num_channels} channel(s), found {channels}"
             )
+        # A frozen encoder stays in evaluation mode; projector and decoder still meet all of its look-aheads.
+        look_ahead = self.encoder.draw_look_ahead() if self.training else None
         with torch.no_grad() if self.encoder_frozen else nullcontext():
             encoded_NLD, lengths_N = self.encoder(
-                input_features.flatten(0, 1).to(self.dtype), feature_lengths.repeat_interleave(channels)
+                input_features.flatten(0, 1).to(self.dtype), feature_lengths.repeat_interleave(channels), look_ahead
             )
         lengths_A = lengths_N.view(clips, channels)[:, 0]
         mask_AL = valid_mask(lengths_A, encoded_NLD.shape[1])
-        projected_ACLE = self.projector(encoded_NLD.unflatten(0, (clips, channels)), mask_AL)
-        return interleave_channels(projected_ACLE), lengths_A * channels
+        projected_ASLE = self.projector(encoded_NLD.unflatten(0, (clips, channels)), mask_AL)
+        return interleave_channels(projected_ASLE), self.projector.num_frames(lengths_A) * projected_ASLE.shape[1]
 
     def _embed(self, input_ids: Tensor, input_features: Tensor | None, feature_lengths: Tensor | None) -> Tensor:
         embeds_BSE = self.embed_tokens(input_ids)
@@ -203,7 +224,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         if labels is not None:
             use_cache = False
             attention_mask = _drop_right_padding_mask(attention_mask)
-        outputs = self.decoder.get_decoder()(
+        outputs = decoder_body(self.decoder)(
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -237,12 +258,20 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
 
     # ---- generation -----------------------------------------------------------------------------------------------
 
-    def prepare_inputs_for_generation(self, input_ids: Tensor, is_first_iteration: bool = False, **kwargs: Any) -> dict:
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        inputs_embeds: Tensor | None = None,  # named, for transformers looks whether it is
+        is_first_iteration: bool = False,
+        **kwargs: Any,
+    ) -> dict:
         """Audio belongs to the prompt: it is encoded in the first step only."""
         if not is_first_iteration and kwargs.get("use_cache", True):
             kwargs.pop("input_features", None)
             kwargs.pop("feature_lengths", None)
-        return super().prepare_inputs_for_generation(input_ids, is_first_iteration=is_first_iteration, **kwargs)
+        return super().prepare_inputs_for_generation(
+            input_ids, inputs_embeds=inputs_embeds, is_first_iteration=is_first_iteration, **kwargs
+        )
 
     def _expand_inputs_for_generation(
         self,
@@ -285,6 +314,12 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
                 raise ValueError(f"{path}: the checkpoint {words} {_parts(names)} weights{ending}: {shown}")
         model.apply_freeze()  # loading put fresh parameters in place of those that were marked
         return (model, info) if want_info else model
+
+
+def decoder_body(decoder: PreTrainedModel) -> nn.Module:
+    """The causal LM without its head; Llama 4 names itself as its own decoder in transformers 5.24."""
+    body = decoder.get_decoder()
+    return decoder.model if body is decoder else body
 
 
 def _parts(names: list[str]) -> str:

@@ -9,6 +9,7 @@ eight bands), who was speaking (nobody, wearer, somebody else, both) and how dir
 Shape suffixes: B batch, T mel frames, F mel bins, L encoder frames, D width, U target symbols, W teacher width.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ CHARS_PER_FRAME = 2
 NUM_BANDS = 8
 ROLES = ("nobody", "wearer", "other", "both")
 DRR_SCALE_DB = 10.0
+LOSSES = ("piece", "char", "teacher", "band", "role", "drr")
 
 
 @dataclass(kw_only=True)
@@ -37,6 +39,8 @@ class EncoderPretrainingConfig:
     """Characters of the middle CTC, blank included."""
     char_layer: int = 3
     teacher_width: int = 512
+    piece_weight: float = 1.0
+    """0 here or below leaves that CTC head out: without words the corpus needs no transcripts."""
     char_weight: float = 0.3
     teacher_weight: float = 1.0
     band_weight: float = 0.5
@@ -46,6 +50,14 @@ class EncoderPretrainingConfig:
     def __post_init__(self) -> None:
         if not 1 <= self.char_layer <= self.encoder.layers:
             raise ValueError(f"char_layer {self.char_layer} is outside the encoder's 1..{self.encoder.layers}")
+        weights = [getattr(self, f"{name}_weight") for name in LOSSES]
+        if min(weights) < 0 or not any(weights):
+            raise ValueError(f"model: weights of {LOSSES} are {weights}, wanted none below 0 and one above")
+
+    @property
+    def words(self) -> bool:
+        """Whether transcripts are asked for."""
+        return self.piece_weight > 0 or self.char_weight > 0
 
 
 class PretrainingTargets(NamedTuple):
@@ -86,8 +98,8 @@ class EncoderForPretraining(nn.Module):
         self.config = config
         width = config.encoder.width
         self.encoder = ConformerEncoder(config.encoder)
-        self.piece_head = nn.Linear(width, config.num_pieces)
-        self.char_head = nn.Linear(width, CHARS_PER_FRAME * config.num_chars)
+        self.piece_head = nn.Linear(width, config.num_pieces) if config.piece_weight else None
+        self.char_head = nn.Linear(width, CHARS_PER_FRAME * config.num_chars) if config.char_weight else None
         self.teacher_head = nn.Linear(width, config.teacher_width)
         self.band_head = nn.Linear(width, NUM_BANDS)
         self.role_head = nn.Linear(width, len(ROLES))
@@ -97,10 +109,10 @@ class EncoderForPretraining(nn.Module):
         self,
         feats_BTF: Tensor,
         mel_lengths_B: Tensor,
-        targets: PretrainingTargets | None = None,
+        targets: PretrainingTargets | Mapping[str, Tensor] | None = None,
         seen_feats_BTF: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Losses by name with their weighted sum under ``loss``, and ``piece_logits`` (B, L, pieces).
+        """Losses by name with their weighted sum under ``loss``; ``piece_logits`` (B, L, pieces) if it has that head.
 
         Args:
             feats_BTF: clean view of the mixture's features: the target of the band energies.
@@ -112,13 +124,21 @@ class EncoderForPretraining(nn.Module):
         layers = (self.config.char_layer, self.config.encoder.layers)
         states, lengths_B = self.encoder.layer_states(seen, mel_lengths_B, layers)
         char_states_BLD, top_BLD = states[0], states[-1]
-        outputs = {"piece_logits": self.piece_head(top_BLD), "lengths": lengths_B}
+        outputs = {"lengths": lengths_B}
+        if self.piece_head is not None:
+            outputs["piece_logits"] = self.piece_head(top_BLD)
         if targets is None:
             return outputs
+        if not isinstance(targets, PretrainingTargets):
+            targets = PretrainingTargets(**targets)
         frames = valid_mask(lengths_B, top_BLD.shape[1]).to(top_BLD.dtype)
-        outputs["piece"] = self._ctc(outputs["piece_logits"], lengths_B, targets.pieces_BU, targets.piece_lengths_B)
-        char_logits = self.char_head(char_states_BLD).unflatten(-1, (CHARS_PER_FRAME, -1)).flatten(1, 2)
-        outputs["char"] = self._ctc(char_logits, lengths_B * CHARS_PER_FRAME, targets.chars_BU, targets.char_lengths_B)
+        if self.piece_head is not None:
+            outputs["piece"] = self._ctc(outputs["piece_logits"], lengths_B, targets.pieces_BU, targets.piece_lengths_B)
+        if self.char_head is not None:
+            char_logits = self.char_head(char_states_BLD).unflatten(-1, (CHARS_PER_FRAME, -1)).flatten(1, 2)
+            outputs["char"] = self._ctc(
+                char_logits, lengths_B * CHARS_PER_FRAME, targets.chars_BU, targets.char_lengths_B
+            )
         wanted_BLW = F.layer_norm(targets.teacher_BLW.to(top_BLD.dtype), targets.teacher_BLW.shape[-1:])
         error_BL = (self.teacher_head(top_BLD) - wanted_BLW).square().mean(-1)
         outputs["teacher"] = masked_mean(error_BL, targets.teacher_mask_BL.to(top_BLD.dtype))
@@ -130,15 +150,8 @@ class EncoderForPretraining(nn.Module):
         wanted_drr_BL = torch.nan_to_num(targets.drr_db_BL) / DRR_SCALE_DB
         drr_BL = (self.drr_head(top_BLD)[..., 0] - wanted_drr_BL).square()
         outputs["drr"] = masked_mean(drr_BL, known_BL.to(top_BLD.dtype))
-        c = self.config
-        outputs["loss"] = (
-            outputs["piece"]
-            + c.char_weight * outputs["char"]
-            + c.teacher_weight * outputs["teacher"]
-            + c.band_weight * outputs["band"]
-            + c.role_weight * outputs["role"]
-            + c.drr_weight * outputs["drr"]
-        )
+        asked = [name for name in LOSSES if name in outputs]
+        outputs["loss"] = sum((getattr(self.config, f"{n}_weight") * outputs[n] for n in asked), top_BLD.new_zeros(()))
         return outputs
 
     @staticmethod

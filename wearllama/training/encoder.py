@@ -1,9 +1,7 @@
-"""Trainer for encoder pre-training, its word error rate, and the folder that the finished encoder is kept in."""
+"""What encoder pre-training ends with: its word error rate, and the folder that the finished encoder is kept in."""
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,64 +10,14 @@ import jiwer
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from wearllama.atomic import replacing, write_json
 from wearllama.audio.frontend import LogMelConfig
 from wearllama.data.ctc_text import WordPieces
-from wearllama.modeling.pretraining import EncoderForPretraining, PretrainingTargets, greedy_ctc
-
-LOSSES = ("piece", "char", "teacher", "band", "role", "drr")
-
-
-class EncoderTrainer(Trainer):
-    """transformers.Trainer over whole batches; logs every loss by name and stops on a non-finite one."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._sums: dict[str, float] = defaultdict(float)
-        self._count = 0
-
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Any:
-        with _quick_attention(self.args):
-            outputs = model(
-                inputs["feats_BTF"],
-                inputs["mel_lengths_B"],
-                PretrainingTargets(**inputs["targets"]),
-                inputs.get("seen_feats_BTF"),
-            )
-        if not outputs["loss"].isfinite():
-            parts = {name: float(outputs[name]) for name in LOSSES}
-            raise FloatingPointError(f"step {self.state.global_step}: loss is not finite: {parts}")
-        for name in LOSSES:
-            self._sums[name] += float(outputs[name].detach())
-        self._count += 1
-        return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if self._count and "loss" in logs:
-            logs |= {name: round(total / self._count, 4) for name, total in self._sums.items()}
-            self._sums, self._count = defaultdict(float), 0
-        super().log(logs, start_time)
-
-
-def _quick_attention(args: TrainingArguments) -> AbstractContextManager[None]:
-    """On a CPU in bfloat16 the fused attention is slow backward (docs/decisions.md): plain products instead."""
-    return sdpa_kernel(SDPBackend.MATH) if args.bf16 and args.use_cpu else nullcontext()
-
-
-def only_item(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """Collator of a loader whose items are whole batches already."""
-    assert len(items) == 1
-    return items[0]
+from wearllama.modeling.conformer import ConformerConfig
+from wearllama.modeling.encoder_io import PREFIX
+from wearllama.modeling.pretraining import EncoderForPretraining, greedy_ctc
 
 
 @torch.no_grad()
@@ -90,19 +38,72 @@ def _texts(targets: dict[str, Tensor], pieces: WordPieces) -> list[str]:
     return [pieces.decode(ids[:length]) for ids, length in rows]
 
 
-def export_encoder(model: EncoderForPretraining, pieces: WordPieces, folder: Path, facts: dict[str, Any]) -> Path:
-    """Write ``encoder.safetensors`` (fp16; ``encoder.*`` and the heads, so that pre-training can go on from it),
-    config, word pieces and the facts of the run."""
-    kept = {name: tensor.detach().to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
+def export_encoder(
+    model: nn.Module,
+    encoder: ConformerConfig,
+    folder: Path,
+    facts: dict[str, Any],
+    *,
+    pieces: WordPieces | None = None,
+    heads: bool = True,
+) -> Path:
+    """Write an encoder folder as ``encoder=FOLDER`` of recipes/sft.py takes it; returns the weights' path.
+
+    Args:
+        model: has its encoder under ``encoder``.
+        encoder: its sizes.
+        folder: gets ``encoder.safetensors`` (fp16), config.json, training.json and, with words, pieces.json.
+        facts: of the run, for training.json.
+        pieces: word pieces of the CTC head, if there is one.
+        heads: keep the heads too, so that pre-training can go on from the folder.
+    """
+    names = [name for name in model.state_dict() if heads or name.startswith(PREFIX)]
+    kept = {name: model.state_dict()[name].detach().to(torch.float16).contiguous() for name in names}
     weights = folder / "encoder.safetensors"
     with replacing(weights) as temporary:
         save_file(kept, temporary, metadata={"format": "pt"})
-    pieces.save(folder / "pieces.json")
-    config = {"encoder": asdict(model.config.encoder), "frontend": asdict(LogMelConfig()), "ctc": "pieces.json"}
+    config: dict[str, Any] = {"encoder": asdict(encoder), "frontend": asdict(LogMelConfig())}
+    if pieces is not None:
+        pieces.save(folder / "pieces.json")
+        config["ctc"] = "pieces.json"
     facts = facts | {"sha256": hashlib.sha256(weights.read_bytes()).hexdigest()}
     write_json(folder / "config.json", config, indent=2, ensure_ascii=True)
     write_json(folder / "training.json", facts, indent=2, ensure_ascii=True)
     return weights
+
+
+def load_start(model: nn.Module, path: Path) -> bool:
+    """Start ``model`` from an exported encoder folder, or the newest checkpoint of a run folder.
+
+    Where the stored objective is another one, or its heads were not kept, only the encoder is taken.
+
+    Returns:
+        Whether heads came with it.
+
+    Raises:
+        ValueError: neither is there, or its encoder is of other sizes.
+    """
+    found, wanted = initial_weights(path), model.state_dict()
+    if _sizes(found) == _sizes(wanted):
+        model.load_state_dict(found)
+        return True
+    found, own = _encoder_only(found), _encoder_only(wanted)
+    wrong = sorted(name for name in found.keys() | own.keys() if _sizes(found).get(name) != _sizes(own).get(name))
+    if wrong:
+        there, here = _sizes(found).get(wrong[0], "nothing"), _sizes(own).get(wrong[0], "nothing")
+        raise ValueError(
+            f"init={path}: {len(wrong)} encoder weights differ, first {wrong[0]}: found {there}, wanted {here}"
+        )
+    model.load_state_dict(wanted | found)
+    return False
+
+
+def _encoder_only(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in state.items() if name.startswith(PREFIX)}
+
+
+def _sizes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
 def initial_weights(path: Path) -> dict[str, Tensor]:

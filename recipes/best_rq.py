@@ -1,0 +1,145 @@
+"""Pre-train the Conformer encoder without transcripts: BEST-RQ on any folder of audio, or on mixtures of it.
+
+Kill it and start it again: it goes on from the last checkpoint.  The finished encoder lands in ``export=`` and enters
+SFT as ``encoder=FOLDER``.  run_dir/log.jsonl has masked accuracy, codebook perplexity and unique codes by step.
+
+Run as: python recipes/best_rq.py data=recordings run_dir=runs/best_rq
+        python recipes/best_rq.py data=five_channel_recordings channels=mc array=glasses5
+        python recipes/best_rq.py data=speech channels=mc bank=data/demo/rir_bank     # mixtures, c_0 and c_x
+        torchrun --nproc_per_node=8 recipes/best_rq.py data=recordings best_rq=paper
+"""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from wearllama.audio.array import load_array
+from wearllama.audio.beamforming import design_beam
+from wearllama.data.audio_folder import AudioClip, find_clips, load_clips, save_clips
+from wearllama.data.best_rq_batches import BestRqBatches, Channels, ClipConfig, FolderSource, MixtureSource, Source
+from wearllama.data.pretraining_scenes import SceneConfig, SceneSource, read_recordings
+from wearllama.modeling.best_rq import BestRqConfig, EncoderForBestRq
+from wearllama.simulation.bank import RirBank
+from wearllama.simulation.noise import NoiseBank
+from wearllama.training.checkpoint import fingerprint
+from wearllama.training.encoder import export_encoder, load_start
+from wearllama.training.meters import CodebookMeter
+from wearllama.training.pretraining import PretrainingSettings, run_pretraining
+from wearllama_launch import existing_path, launch, rank, world_size
+
+
+@dataclass(kw_only=True)
+class BestRq(PretrainingSettings):
+    data: str
+    """Folder of WAV and FLAC files; with ``bank`` mono speech at 16 kHz for mixtures."""
+    channels: Channels = "mono"
+    """``mono`` files, or of an array's channels c0, cx or both (mc: a clip's two views share masks and targets)."""
+    array: str | None = None
+    """Microphone array of the recordings, by name or file; of the mixtures, glasses5 if not given."""
+    bank: str | None = None
+    """RIR bank: train on mixtures of ``data`` instead of the files as they are."""
+    noise_folders: list[str] = field(default_factory=list)
+    """Noise recordings for the mixtures."""
+    targets: Literal["c0", "cx"] = "c0"
+    """View whose labels both views learn, with channels=mc."""
+    clips: ClipConfig = field(default_factory=ClipConfig)
+    """How the folder's files become batches."""
+    scenes: SceneConfig = field(default_factory=SceneConfig)
+    """How mixtures are drawn, with ``bank``."""
+    best_rq: BestRqConfig = field(default_factory=BestRqConfig)
+    init: str | None = None
+    """Run or export folder to start from: its encoder, and quantiser and heads too where it is a BEST-RQ run's."""
+    log_every: int = 10
+
+
+@launch("best_rq", BestRq)
+def main(config: BestRq) -> None:
+    torch.set_num_threads(config.threads)
+    torch.manual_seed(config.seed)
+    run_dir, data = Path(config.run_dir), existing_path(config.data, "data")
+    model = EncoderForBestRq(config.best_rq)
+    if config.init and not load_start(model, existing_path(config.init, "init")):
+        print(f"init={config.init}: only the encoder is taken, quantiser and heads start anew")
+    source = mixtures(config, data) if config.bank else recordings(config, data, run_dir)
+    batches = BestRqBatches(
+        source,
+        config.best_rq,
+        num_batches=config.max_steps * config.accumulation * world_size(),
+        seed=config.seed,
+        target_view=1 if config.channels == "mc" and config.targets == "cx" else 0,
+    )
+    describe(model, config)
+    result = run_pretraining(model, batches, config, run_dir, CodebookMeter(), fingerprint=run_fingerprint(config))
+    if result.stopped_by is not None:
+        print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
+        sys.exit(128 + result.stopped_by)
+    if rank() == 0:
+        facts = {"objective": "best_rq", "steps": result.steps, "config": asdict(config)}
+        folder = Path(config.export or run_dir / "encoder")
+        weights = export_encoder(model, config.best_rq.encoder, folder, facts, heads=False)
+        print(json.dumps({"steps": result.steps, "encoder": str(weights)}))
+
+
+def recordings(config: BestRq, data: Path, run_dir: Path) -> Source:
+    """The folder's files as they are."""
+    array = None if config.array is None else load_array(config.array)
+    if (config.channels == "mono") != (array is None):
+        raise ValueError(f"channels={config.channels} with array={config.array}: wanted an array unless channels=mono")
+    clips = run_clips(run_dir / "clips.json", data, 1 if array is None else array.num_mics, config.clips)
+    if rank() == 0:
+        print(f"{len(clips)} clips, {sum(clip.seconds for clip in clips) / 3600:.2f} h")
+    return FolderSource(data, clips, config=config.clips, channels=config.channels, array=array, seed=config.seed)
+
+
+def run_clips(kept: Path, data: Path, channels: int, config: ClipConfig) -> list[AudioClip]:
+    """The run's own list; a resumed run keeps it even when the folder has grown."""
+    if kept.is_file():
+        return load_clips(kept)
+    clips = find_clips(data, channels=channels, resample=config.resample, min_seconds=config.min_seconds)
+    if rank() == 0:
+        save_clips(kept, clips)
+    return clips
+
+
+def mixtures(config: BestRq, data: Path) -> Source:
+    """Fresh scenes of the folder's speech in the bank's rooms."""
+    array = load_array(config.array or "glasses5")
+    scenes = SceneSource(
+        read_recordings(data, max_seconds=config.scenes.max_seconds - 1.0),
+        audio_root=data,
+        bank=RirBank.open(existing_path(config.bank, "bank")),
+        noise=NoiseBank(config.noise_folders),
+        array=array,
+        beam=design_beam(array),
+        scenes=config.scenes,
+        split="train",
+    )
+    return MixtureSource(scenes, channels=config.channels)
+
+
+def run_fingerprint(config: BestRq) -> str:
+    """What decides the batches and weights: a longer run, or one on other machinery, is the same run."""
+    settings = asdict(config)
+    for name in ("run_dir", "export", "workers", "threads", "log_every", "save_steps", "max_steps", "decay_steps"):
+        settings.pop(name)
+    return fingerprint(settings, [Path(config.bank) / "meta.json"] if config.bank else [])
+
+
+def describe(model: EncoderForBestRq, config: BestRq) -> None:
+    """What is about to be trained."""
+    if rank() != 0:
+        return
+    encoder, heads = (sum(p.numel() for p in part.parameters()) / 1e6 for part in (model.encoder, model.heads))
+    c = config.best_rq
+    print(f"parameters: encoder {encoder:.2f} M, heads {heads:.2f} M; {c.codebooks} books of {c.codes} codes")
+    print(
+        f"spans of {c.span_frames} mel frames in stacks of {c.stack}; ranks: {world_size()}, workers: {config.workers}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""What a pre-training run folder remembers: whose run it is, where it stopped, and its log up to there."""
+
+import json
+from pathlib import Path
+
+from wearllama.atomic import write_text
+from wearllama.training.checkpoint import last_complete_checkpoint, mark_complete, remove_incomplete_checkpoints
+
+LOG = "log.jsonl"
+"""One line a logged step: loss, the objective's figures, throughput."""
+FINGERPRINT = "fingerprint.txt"
+
+
+def prepare(run_dir: Path, fingerprint: str | None) -> None:
+    """Make a run folder ready to go on: claimed, without broken checkpoints, its log cut back to the last whole one.
+
+    Args:
+        run_dir: folder of the run.
+        fingerprint: of what the run is; None for runs whose settings may change between calls.
+
+    Raises:
+        ValueError: the folder holds a run of another fingerprint.
+    """
+    if fingerprint is not None:
+        note = run_dir / FINGERPRINT
+        if note.is_file() and note.read_text().strip() != fingerprint:
+            raise ValueError(
+                f"{run_dir} holds a run of other settings or data (see {run_dir}/launches): wanted another run_dir"
+            )
+        write_text(note, fingerprint + "\n")
+    if not (run_dir / LOG).is_file():  # written before pre-training marked its checkpoints
+        for path in run_dir.glob("checkpoint-*"):
+            mark_complete(path, {})
+    for broken in remove_incomplete_checkpoints(run_dir):
+        print(f"{broken} was cut short and is removed")
+    cut_log(run_dir, last_complete_checkpoint(run_dir))
+
+
+def cut_log(run_dir: Path, checkpoint: Path | None) -> None:
+    """Drop the log's lines behind ``checkpoint``: those steps are taken again. Starts the log where there is none."""
+    path, last = run_dir / LOG, int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            if json.loads(line)["step"] <= last:
+                kept.append(line)
+        except json.JSONDecodeError:  # the last line of a run that was killed while writing it
+            continue
+    write_text(path, "".join(f"{line}\n" for line in kept))
