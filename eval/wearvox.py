@@ -3,6 +3,7 @@
 Run as: python eval/wearvox.py ckpt=runs/demo/sft data=data/demo/wearvox
         torchrun --nproc_per_node=2 eval/wearvox.py ckpt=runs/demo/sft
         python eval/wearvox.py ckpt=... data=/data/WearVox controls=[] harness.batch_size=32 dtype=bfloat16
+        python eval/wearvox.py ckpt=... pair=[c_x-c_0,c_x-c_1,c_0-c_1]    # other channels than the trained ones
         python eval/wearvox.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was

@@ -23,6 +23,7 @@ from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.encoder_io import find_encoder
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.modeling.fusion import FusionConfig
 from wearllama.training.align import align_projector
 from wearllama.training.checkpoint import FINAL, completed_facts, fingerprint, load_initial_weights, weights_file
 from wearllama.training.config import TrainConfig
@@ -81,7 +82,7 @@ def main(config: SftCommand) -> None:
     sampler = batch_sampler(
         sets.train,
         processor,
-        model.config.num_channels,
+        model.config.positions_per_frame,
         config.batches,
         seed=config.train.seed,
         rank=rank(),
@@ -108,6 +109,8 @@ def main(config: SftCommand) -> None:
 def run_fingerprint(config: SftCommand) -> str:
     """What decides the weights: settings, rows and simulation; not the folder, the worker count or the log."""
     settings = asdict(config)
+    if config.model.fusion == FusionConfig():
+        settings["model"].pop("fusion")  # runs from before there was a choice keep theirs
     for name in ("run_dir", "changed"):
         settings.pop(name)
     for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example
+from wearllama.evaluation.pairs import ChannelPair
 from wearllama.modeling.factory import load_checkpoint, model_folder
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
@@ -52,6 +53,9 @@ def weights_hash(folder: str | Path) -> str:
 
 class CheckpointAdapter:
     """A saved WearLlama, decoded greedily."""
+
+    pair: ChannelPair | None = None
+    """Channels heard in place of the model's own."""
 
     def __init__(
         self,
@@ -111,6 +115,18 @@ class CheckpointAdapter:
         other.input, other._identity = input, {**self._identity, "input": input}
         return other
 
+    def with_pair(self, pair: ChannelPair | None) -> "CheckpointAdapter":
+        """The same model in memory that hears other channels: another system, unless they are its own."""
+        if pair is None:
+            return self
+        pair.check(self.processor.array.num_mics)
+        if pair.is_own(self.processor.channels):
+            return self
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.pair, other._identity = pair, {**self._identity, "pair": pair.name}
+        return other
+
     def hear(self, example: Example, clip: Clip | None) -> Clip | None:
         """What of a recording reaches the model: all of it here, changed under an evaluation condition."""
         return clip
@@ -149,7 +165,9 @@ class CheckpointAdapter:
         return example.messages, audio
 
     def waveforms(self, clip: Clip) -> Tensor | tuple[Tensor, Tensor]:
-        """What the processor takes of a clip: (c_0, c_x) where the beam was recorded or the clip is mono."""
+        """What the processor takes of a clip: (c_0, c_x) where the beam was recorded, chosen or the clip is mono."""
+        if self.pair is not None:
+            return self.pair.waveforms(clip, self.processor.array, self.processor.beam)
         if clip.beam_N is not None:
             return clip.audio_MN[self.processor.array.reference], clip.beam_N
         if clip.audio_MN.shape[0] == 1:

@@ -15,6 +15,7 @@ from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
 from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
+from wearllama.evaluation.pairs import OWN, ChannelPair, parse_pairs
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table
 from wearllama.simulation.conditions import CLEAN, parse_conditions
@@ -42,8 +43,15 @@ class RunCommand:
     """``clean``, one evaluation condition (``snr:5``), a sweep (``snr``), a group (``voxeval``), or a list of those."""
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     """What conditions draw from."""
+    pair: str | tuple[str, ...] = OWN
+    """``own``, or channels heard in place of (c_x, c_0): ``c_x-c_1``, ``c_0-c_1``, or a list of pairs (Table 6)."""
     harness: HarnessConfig = field(default_factory=HarnessConfig)
     """How the run goes."""
+
+
+def pair_folder(folder: Path, pair: ChannelPair | None) -> Path:
+    """Where a model's results with other channels lie."""
+    return folder if pair is None else folder / "pairs" / pair.name
 
 
 def run_folder(out: str | Path, benchmark: str, model: CheckpointAdapter) -> Path:
@@ -55,9 +63,9 @@ def run_folder(out: str | Path, benchmark: str, model: CheckpointAdapter) -> Pat
 def run_benchmark(
     name: str, command: RunCommand, examples: Sequence[Example], *, root: Path, channels: int | None
 ) -> list[Path]:
-    """Predict, score and report under every condition; returns the pages (rank 0; [] on other ranks).
+    """Predict, score and report with every pair of channels under every condition; the pages (rank 0; else []).
 
-    Prints each one's headline tables and, where there are several conditions, one table of all.
+    Prints each one's headline tables and, where there are several, one table of all.
     """
     conditions = parse_conditions(command.condition)
     model = CheckpointAdapter(
@@ -69,22 +77,29 @@ def run_benchmark(
             condition.check(channels)
     # All adapters first: what a condition lacks is told before hours are spent on another.
     systems = [
-        model if condition is None else ConditionedAdapter(model, condition, command.conditions, root)
+        (condition, heard if condition is None else ConditionedAdapter(heard, condition, command.conditions, root))
+        for heard in [model.with_pair(pair) for pair in parse_pairs(command.pair)]
         for condition in conditions
     ]
     pages, found = [], []
-    for condition, system in zip(conditions, systems, strict=True):
+    for condition, system in systems:
         heard = examples if condition is None else under_condition(examples, condition)
-        folder = condition_folder(run_folder(command.out, name, model), condition)
+        folder = condition_folder(pair_folder(run_folder(command.out, name, model), system.pair), condition)
         run = _run_one(name, command, heard, system, folder, root=root, channels=channels)
         if run is not None:
             pages.append(run[0])
-            found.append((CLEAN if condition is None else condition.name, run[1]))
+            title = CLEAN if condition is None else condition.name
+            found.append((title if command.pair == OWN else f"{_heard(system)} {title}", run[1]))
     if len(found) > 1:
         table = conditions_table(name, found)
-        write_text(run_folder(command.out, name, model) / "conditions" / "conditions.md", table.markdown())
+        kind = "conditions" if command.pair == OWN else "pairs"
+        write_text(run_folder(command.out, name, model) / kind / f"{kind}.md", table.markdown())
         print(f"\n{table.text()}")
     return pages
+
+
+def _heard(system: CheckpointAdapter) -> str:
+    return OWN if system.pair is None else system.pair.name
 
 
 def _run_one(

@@ -159,4 +159,4 @@ def conditions_table(benchmark: str, found: Sequence[tuple[str, Mapping[str, Any
     """The model's headline rates under each condition, from the results of each run."""
     columns = HEADLINE[benchmark]
     rows = [(name, *(cell(results["systems"][0]["rates"].get(rate)) for _, rate in columns)) for name, results in found]
-    return Table("Under evaluation conditions", ("condition", *(title for title, _ in columns)), rows)
+    return Table("Under evaluation conditions", ("heard", *(title for title, _ in columns)), rows)

@@ -8,10 +8,12 @@ from transformers import AutoConfig
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from wearllama.audio.timebase import MEL_FRAMES_PER_EMBEDDING
 from wearllama.modeling.conformer import ConformerConfig
+from wearllama.modeling.fusion import FusionConfig
 from wearllama.modeling.projector import ProjectorConfig
 
-PartT = TypeVar("PartT", ConformerConfig, ProjectorConfig)
+PartT = TypeVar("PartT", ConformerConfig, ProjectorConfig, FusionConfig)
 CHANNELS = {"mc": 2, "sc_beam": 1, "sc_c0": 1}
 """Which channels are encoded, and how many: c_0 and c_x; the beam alone; the nose microphone alone."""
 
@@ -23,7 +25,8 @@ class WearLlamaConfig(PreTrainedConfig):
         text_config: config (or dict of it, with ``model_type``) of any Llama-family causal LM.
         encoder: fields of ``ConformerConfig``.
         projector: fields of ``ProjectorConfig``.
-        channels: ``mc`` (c_0 and c_x interleaved), ``sc_beam`` or ``sc_c0``.
+        channels: ``mc`` (c_0 and c_x), ``sc_beam`` or ``sc_c0``.
+        fusion: fields of ``FusionConfig``: how c_0 and c_x become decoder positions; interleaved if not given.
         lora: None, or ``{"r", "alpha", "dropout", "target_modules"}``: LoRA inside the decoder, whose base is frozen.
         freeze: regular expression at the start of a parameter's name -> frozen or not; later entries win.
         num_added_tokens: tokens beyond ``text_config.vocab_size``; their rows live in the model's ``added`` module, so
@@ -40,6 +43,7 @@ class WearLlamaConfig(PreTrainedConfig):
     encoder: dict | None = None
     projector: dict | None = None
     channels: str = "mc"
+    fusion: dict | None = None
     lora: dict | None = None
     freeze: dict = field(default_factory=dict)
     num_added_tokens: int = 0
@@ -53,6 +57,14 @@ class WearLlamaConfig(PreTrainedConfig):
         self.text_config = _text_config(self.text_config)
         self.encoder = vars(_fields(ConformerConfig, self.encoder, "encoder")).copy()
         self.projector = vars(_fields(ProjectorConfig, self.projector, "projector")).copy()
+        self.channel_fusion().check(self.num_channels)
+        stride = self.encoder_config().stride * self.projector_config().stride
+        if stride != MEL_FRAMES_PER_EMBEDDING:
+            raise ValueError(
+                f"encoder.subsampling={self.encoder['subsampling']} and projector.adapter_width="
+                f"{self.projector['adapter_width']} give {100 / stride:g} embeddings a second, wanted 12.5: "
+                "convolution goes without an adapter, stacking with one"
+            )
         if self.max_audio_seconds <= 0:
             raise ValueError(f"max_audio_seconds must be above zero, found {self.max_audio_seconds}")
         super().__post_init__(**kwargs)
@@ -61,6 +73,15 @@ class WearLlamaConfig(PreTrainedConfig):
     def num_channels(self) -> int:
         """Encoded channels: 2 (MC) or 1 (SC)."""
         return CHANNELS[self.channels]
+
+    @property
+    def positions_per_frame(self) -> int:
+        """Decoder positions that 80 ms take."""
+        return self.channel_fusion().streams(self.num_channels)
+
+    def channel_fusion(self) -> FusionConfig:
+        """The fields of ``fusion`` as their dataclass."""
+        return _fields(FusionConfig, self.fusion, "fusion")
 
     def decoder_config(self) -> PreTrainedConfig:
         """The decoder's config as an object."""

@@ -10,13 +10,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 import wearllama.modeling.auto  # noqa: F401  (Auto classes must know WearLlama before a checkpoint is opened)
 from wearllama.audio.array import load_array
 from wearllama.modeling.configuration import WearLlamaConfig
+from wearllama.modeling.fusion import FusionConfig
 from wearllama.modeling.encoder_io import encoder_config, load_encoder_weights, stored_config
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
-from wearllama.modeling.tokenizer import add_project_tokens
+from wearllama.modeling.tokenizer import ACTION_TOKENS, AUDIO_TOKENS, add_project_tokens
 
 FINAL = "final"
 """Folder of the trained model inside a run folder."""
+RUNTIME = ("dropout", "checkpointing", "fast")
+"""Fields of ``ConformerConfig`` that say how an encoder runs, not what it is."""
 PACKAGED_TOKENIZER = Path(__file__).resolve().parents[1] / "assets" / "tokenizer_demo"
 
 
@@ -28,7 +31,7 @@ class ModelConfig:
     encoder: str = "scratch"
     """``scratch``, ``packaged``, or a folder with encoder weights (a WearLlama checkpoint is one)."""
     encoder_config: dict[str, Any] = field(default_factory=dict)
-    """Fields of ``ConformerConfig``; with stored weights only ``dropout`` may be given, sizes come with the weights."""
+    """Fields of ``ConformerConfig``; with stored weights only those of ``RUNTIME``: sizes come with the weights."""
     decoder: str = "scratch"
     """``scratch``, or a local folder or hub id of a Llama-family causal LM."""
     decoder_config: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +40,8 @@ class ModelConfig:
     """``packaged``, ``decoder`` (the decoder's own) or a folder."""
     channels: str = "mc"
     """``mc``, ``sc_beam`` or ``sc_c0``."""
+    fusion: FusionConfig = field(default_factory=FusionConfig)
+    """How c_0 and c_x become decoder positions."""
     projector: dict[str, Any] = field(default_factory=dict)
     """Fields of ``ProjectorConfig``."""
     lora: dict[str, Any] | None = None
@@ -73,6 +78,7 @@ def build_processor(config: ModelConfig) -> WearLlamaProcessor:
         array=load_array(config.array),
         frontend=frontend,
         max_audio_seconds=config.max_audio_seconds,
+        fusion=config.fusion,
     )
 
 
@@ -93,6 +99,7 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
         encoder=_encoder_fields(config),
         projector=_projector_fields(config, decoder),
         channels=config.channels,
+        fusion=None if config.fusion == FusionConfig() else asdict(config.fusion),
         num_added_tokens=max(0, len(processor.tokenizer) - text_config.vocab_size),
         audio_token_id=processor.ids.audio,
         mute_token_id=processor.ids.mute,
@@ -109,6 +116,29 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
     model.generation_config.eos_token_id = processor.ids.eos
     model.generation_config.pad_token_id = processor.ids.pad
     model.generation_config.bos_token_id = None
+    return model
+
+
+def abstract_model(config: ModelConfig) -> WearLlamaForConditionalGeneration:
+    """The model of ``build_model`` on torch's meta device: every size and name, no memory and no weights read.
+
+    The decoder keeps its own vocabulary; the project's tokens stand beside it, as with a pretrained one.
+    """
+    model_config = WearLlamaConfig(
+        text_config=_text_config(config),
+        encoder=_encoder_fields(config),
+        projector=dict(config.projector),
+        channels=config.channels,
+        fusion=asdict(config.fusion),
+        num_added_tokens=len((*AUDIO_TOKENS, *ACTION_TOKENS)),
+    )
+    model_config._attn_implementation = config.attn_implementation
+    with torch.device("meta"):
+        model = WearLlamaForConditionalGeneration(model_config)
+        model.add_lora(config.lora)
+    model.to(getattr(torch, config.dtype))
+    model.config.freeze = dict(config.freeze)
+    model.apply_freeze()
     return model
 
 
@@ -171,7 +201,7 @@ def _encoder_fields(config: ModelConfig) -> dict[str, Any]:
         return dict(config.encoder_config)
     fields = asdict(encoder_config(config.encoder))
     for name, value in config.encoder_config.items():
-        if name == "dropout":
+        if name in RUNTIME:
             fields[name] = value
         elif fields.get(name) != value:
             raise ValueError(f"model.encoder_config.{name} is {value}, but {config.encoder} has {fields.get(name)}")

@@ -4,7 +4,8 @@ The decoder is any Llama-family causal LM, kept whole as ``decoder``.  Audio emb
 ``<|audio|>`` positions of the prompt; a clip whose placeholders differ from its embeddings raises.
 
 Shape suffixes: B rows, S text positions, A audio clips of the batch in row order, C encoded channels, T mel frames,
-F mel bins, L encoder frames, D encoder width, E decoder width, V vocabulary, P = C * L positions of a clip.
+F mel bins, L encoder frames, D encoder width, E decoder width, V vocabulary, S streams of the projector (C where
+channels are interleaved, else 1), P = S * frames of 80 ms: positions of a clip.
 """
 
 import os
@@ -42,7 +43,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _no_split_modules = ["ConformerBlock", "LlamaDecoderLayer"]  # noqa: RUF012  # as transformers declares it
+    _no_split_modules = ["ConformerBlock", "LlamaDecoderLayer", "Llama4TextDecoderLayer"]  # noqa: RUF012  # as transformers declares it
 
     def __init__(self, config: WearLlamaConfig, decoder: PreTrainedModel | None = None) -> None:
         """Build from ``config``; a pretrained ``decoder`` of the same ``text_config`` is taken as it is."""
@@ -52,7 +53,9 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         text_config = config.decoder_config()
         self.decoder = AutoModelForCausalLM.from_config(text_config) if decoder is None else decoder
         width = text_config.hidden_size
-        self.projector = Projector(config.projector_config(), encoder_config.width, width, config.num_channels)
+        self.projector = Projector(
+            config.projector_config(), encoder_config.width, width, config.num_channels, config.channel_fusion()
+        )
         self.added: AddedTokens | None = None
         if config.num_added_tokens:
             self.added = AddedTokens(text_config.vocab_size, config.num_added_tokens, width)
@@ -116,7 +119,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return table(input_ids) if self.added is None else self.added.embed(input_ids, table)
 
     def embed_audio(self, input_features: Tensor, feature_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Decoder embeddings of clips: features (A, C, T, F), mel frames (A,) -> (A, C * L, E), positions (A,).
+        """Decoder embeddings of clips: features (A, C, T, F), mel frames (A,) -> (A, P, E), positions (A,).
 
         Both channels pass the encoder in one call; the valid positions of a clip come first.
         """
@@ -131,8 +134,8 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
             )
         lengths_A = lengths_N.view(clips, channels)[:, 0]
         mask_AL = valid_mask(lengths_A, encoded_NLD.shape[1])
-        projected_ACLE = self.projector(encoded_NLD.unflatten(0, (clips, channels)), mask_AL)
-        return interleave_channels(projected_ACLE), lengths_A * channels
+        projected_ASLE = self.projector(encoded_NLD.unflatten(0, (clips, channels)), mask_AL)
+        return interleave_channels(projected_ASLE), self.projector.num_frames(lengths_A) * projected_ASLE.shape[1]
 
     def _embed(self, input_ids: Tensor, input_features: Tensor | None, feature_lengths: Tensor | None) -> Tensor:
         embeds_BSE = self.embed_tokens(input_ids)

@@ -23,6 +23,7 @@ from wearllama.audio.beamforming import Beam, design_beam, select_channels
 from wearllama.audio.frontend import LogMel, LogMelConfig
 from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings, num_mel_frames
 from wearllama.modeling.configuration import CHANNELS
+from wearllama.modeling.fusion import FusionConfig
 from wearllama.modeling.tokenizer import AUDIO, AUDIO_END, AUDIO_START, AUDIO_TOKENS, token_ids
 
 Message = dict[str, Any]
@@ -50,6 +51,7 @@ class WearLlamaProcessor(ProcessorMixin):
         beam: filters, or their dict; designed for the array if not given.
         frontend: front-end settings, or their dict.
         max_audio_seconds: longest clip.
+        fusion: how channels become decoder positions, or its dict, as in the model's config.
     """
 
     def __init__(
@@ -61,12 +63,15 @@ class WearLlamaProcessor(ProcessorMixin):
         frontend: LogMelConfig | dict | None = None,
         max_audio_seconds: float = 30.0,
         chat_template: str | None = None,
+        fusion: FusionConfig | dict | None = None,
     ) -> None:
         if channels not in CHANNELS:
             raise ValueError(f"channels is {channels!r}, wanted one of {', '.join(CHANNELS)}")
         super().__init__(tokenizer, chat_template=chat_template or getattr(tokenizer, "chat_template", None))
         self.ids = token_ids(tokenizer)
         self.channels = channels
+        self.fusion = FusionConfig(**fusion) if isinstance(fusion, dict) else fusion or FusionConfig()
+        self.fusion.check(self.num_channels)
         self.max_audio_seconds = max_audio_seconds
         self.array = _geometry(array)
         if isinstance(beam, dict):
@@ -81,6 +86,11 @@ class WearLlamaProcessor(ProcessorMixin):
         return CHANNELS[self.channels]
 
     @property
+    def positions_per_frame(self) -> int:
+        """Decoder positions that 80 ms take."""
+        return self.fusion.streams(self.num_channels)
+
+    @property
     def model_input_names(self) -> list[str]:
         return ["input_ids", "attention_mask", "input_features", "feature_lengths"]
 
@@ -93,6 +103,7 @@ class WearLlamaProcessor(ProcessorMixin):
             "beam": self.beam.to_dict(),
             "frontend": asdict(self.frontend),
             "max_audio_seconds": self.max_audio_seconds,
+            **({} if self.fusion == FusionConfig() else {"fusion": asdict(self.fusion)}),
         }
 
     # ---- sound ----------------------------------------------------------------------------------------------------
@@ -156,7 +167,7 @@ class WearLlamaProcessor(ProcessorMixin):
             )
         for samples in num_samples:
             self._check_samples(samples)
-        counts = iter([num_embeddings(samples, self.num_channels) for samples in num_samples])
+        counts = iter([num_embeddings(samples, self.positions_per_frame) for samples in num_samples])
         return [out for token in ids for out in ([token] * next(counts) if token == self.ids.audio else [token])]
 
     def encode_target(self, target: str) -> list[int]:
