@@ -1,6 +1,7 @@
 """Measure one part of the project against its alternatives; the last line printed is one JSON object with the ratios.
 
-Run as: python tools/benchmark.py mixing
+Run as: python tools/benchmark.py encoder
+        python tools/benchmark.py mixing
         python tools/benchmark.py mixing fast=1
         python tools/benchmark.py mixing --help
 
@@ -14,9 +15,10 @@ import sys
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
-from benchmarks.mixing import main as mixing  # noqa: E402
+import importlib  # noqa: E402
 
-BENCHMARKS = {"mixing": mixing}
+BENCHMARKS = ("encoder", "mixing")
+"""Modules of benchmarks/; only the one that is asked for is imported."""
 
 if __name__ == "__main__":
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -24,4 +26,4 @@ if __name__ == "__main__":
         print(f"error: no benchmark {wanted!r}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
         sys.exit(2)
     del sys.argv[1]
-    BENCHMARKS[wanted]()
+    importlib.import_module(f"benchmarks.{wanted}").main()

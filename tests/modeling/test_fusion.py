@@ -7,6 +7,8 @@ import torch
 from tiny_wearllama import HEARD, build, clip
 
 from wearllama.audio.timebase import num_encoder_frames, num_mel_frames
+from wearllama.data.dataset import ExampleDataset
+from wearllama.data.manifest import Example
 from wearllama.modeling.factory import load_checkpoint
 from wearllama.modeling.fusion import FusionConfig
 from wearllama.training.data import row_lengths
@@ -42,18 +44,13 @@ def test_placeholders_follow_the_fusion_everywhere(name: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", WAYS)
 def test_lengths_for_batching_are_those_of_the_batch(name: str) -> None:
-    from wearllama.data.manifest import Example
-
-    class Rows(list):
-        root = Path()
-        examples = property(list)
-
     processor, _ = build(fusion=WAYS[name])
     row = Example(
-        id="a", task="t", messages=HEARD, target="yes", dialect="wearvox", split="train",
+        id="a", task="tool_call", messages=HEARD, target="yes", split="train",
         audio={"mc": "a.wav"}, metadata={"seconds": SECONDS},
     )  # fmt: skip
-    lengths = row_lengths(Rows([row]), processor, processor.positions_per_frame)
+    dataset = ExampleDataset([row], root=".", array=processor.array, beam=processor.beam)
+    lengths = row_lengths(dataset, processor, processor.positions_per_frame)
     prompt = processor([HEARD], [clip(SECONDS)], targets=["yes"])["input_ids"]
     assert lengths.embeddings[0] + lengths.tokens[0] == prompt.shape[1]
 
