@@ -48,7 +48,7 @@ class PlanCommand:
     peak_tflops: float = 989.0
     """Dense bf16 of one GPU, as its maker states it (H100 SXM)."""
     mfu: float = 0.35
-    """Share of the peak that training reaches: stated, not measured."""
+    """Share of the peak that training reaches, recomputation counted: stated, not measured."""
     check: bool = False
     """Measure a small run on this CPU instead, with and without checkpointing; fails beyond 10 %."""
 
@@ -69,7 +69,9 @@ def main(config: PlanCommand) -> None:
     batch = Batch(config.rows, config.audio_seconds, config.text_tokens, config.target_tokens)
     model = planned_model(config.model, train_encoder=config.train_encoder)
     parts = parts_of(model)
-    print(f"{config.model.name}, {config.model.dtype} weights\n\n{'':12}{'parameters':>18}{'trained':>18}{'active':>18}")
+    print(
+        f"{config.model.name}, {config.model.dtype} weights\n\n{'':12}{'parameters':>18}{'trained':>18}{'active':>18}"
+    )
     for part in parts:
         print(f"{part.name:12}{part.total:18,}{part.trained:18,}{part.active:18,}")
     positions = batch.positions(model.config.positions_per_frame) * batch.rows
@@ -78,11 +80,12 @@ def main(config: PlanCommand) -> None:
           f"{config.text_tokens} text tokens, {tokens:,} decoder positions")  # fmt: skip
     for checkpointing in (False, True):
         flops = step_flops(model, parts, batch, checkpointing)
-        useful = step_flops(model, parts, batch, False)
-        seconds = useful / (config.mfu * config.peak_tflops * 1e12) * (flops / useful)
-        print(f"{'with' if checkpointing else 'without'} activation checkpointing: {flops * config.world_size:.3g} FLOPs, "
-              f"{seconds:.3g} s, {tokens / seconds:,.0f} positions/s at {config.mfu:.0%} of {config.peak_tflops:g} "
-              "TFLOP/s a rank")  # fmt: skip
+        seconds = flops / (config.mfu * config.peak_tflops * 1e12)
+        print(
+            f"{'with' if checkpointing else 'without'} activation checkpointing: {flops * config.world_size:.3g} "
+            f"FLOPs, {seconds:.3g} s, {tokens / seconds:,.0f} positions/s at {config.mfu:.0%} of "
+            f"{config.peak_tflops:g} TFLOP/s a rank"
+        )
     kept = activations(config.model, model, batch)
     print(f"\nmemory a rank, GB (a GPU has {config.memory_gb:g}){'':6}{'without':>10}{'checkpointing':>16}")
     for strategy in STRATEGIES:
@@ -90,12 +93,14 @@ def main(config: PlanCommand) -> None:
         for checkpointing in (False, True):
             size = rank_bytes(
                 strategy, model, parts, kept, world_size=config.world_size, checkpointing=checkpointing
-            ) / GB  # fmt: skip
-            cells.append(f"{size:,.1f}{'' if size <= config.memory_gb else ' (too much)'}")
+            )  # fmt: skip
+            cells.append(f"{size / GB:,.1f}{'' if size / GB <= config.memory_gb else ' (too much)'}")
         print(f"{strategy:37}{cells[0]:>20}{cells[1]:>20}")
     if getattr(model.config.decoder_config(), "num_local_experts", None):
-        print("\ntransformers' own experts compute every expert for every position: these FLOPs want a grouped product, "
-              "and activations are counted as transformers keeps them")  # fmt: skip
+        print(
+            "\ntransformers' own experts compute every expert for every position: these FLOPs want a grouped product, "
+            "and activations are counted as transformers keeps them"
+        )
 
 
 def check_all() -> None:

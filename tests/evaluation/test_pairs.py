@@ -73,7 +73,12 @@ def test_table_of_pairs(ckpt: Path, wearvox_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("c_x,c_1", "cannot be read"), ("c_x", "hears 2"), ("c_x-c_5", "no c_5 in an array of 5"), ("beam-c_0", "wanted own")],
+    [
+        ("c_x,c_1", "cannot be read"),
+        ("c_x", "hears 2"),
+        ("c_x-c_5", "no c_5 in an array of 5"),
+        ("beam-c_0", "wanted own"),
+    ],
 )
 def test_errors_name_the_channel(model: CheckpointAdapter, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):

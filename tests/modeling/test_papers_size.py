@@ -63,7 +63,7 @@ def test_rates_that_do_not_meet_are_refused(papers: ModelConfig) -> None:
         WearLlamaConfig(encoder=papers.encoder_config)
     with pytest.raises(ValueError, match=r"6\.25 embeddings a second"):
         WearLlamaConfig(projector=papers.projector)
-    with pytest.raises(ValueError, match="not with projector.adapter_width"):
+    with pytest.raises(ValueError, match=r"not with projector\.adapter_width"):
         replace(ProjectorConfig(**papers.projector), pieces=10)
 
 

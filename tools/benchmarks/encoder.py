@@ -46,7 +46,9 @@ class EncoderBenchmark:
         if not 0 < self.seconds[0] <= self.seconds[1] or self.budget_s <= 0:
             raise ValueError(f"seconds {self.seconds} and budget_s {self.budget_s} must be positive and in order")
         if min(self.clips, self.batch_size, self.layers) < 1:
-            raise ValueError(f"clips {self.clips}, batch_size {self.batch_size}, layers {self.layers}: wanted 1 or more")
+            raise ValueError(
+                f"clips {self.clips}, batch_size {self.batch_size}, layers {self.layers}: wanted 1 or more"
+            )
         if self.fast:
             self.layers, self.clips, self.batch_size, self.budget_s = 2, 8, 4, 15.0
 
@@ -131,7 +133,7 @@ def report(
     for mode, order in settings:
         quickest = min(times[name, mode, order] for name in public)
         ratios[f"{mode}_{order}"] = quickest / times["ours", mode, order]
-    print(f"\nours over the quickest public one in each setting: "
+    print("\nours over the quickest public one in each setting: "
           + ", ".join(f"{mode} {order} {ratios[f'{mode}_{order}']:.2f}" for mode, order in settings))  # fmt: skip
     print(f"vs_best_public ({best}, all settings): {ratios['vs_best_public']:.2f}, wanted at least {WANTED_RATIO}: "
           f"{'met' if ratios['vs_best_public'] >= WANTED_RATIO else 'NOT MET'}")  # fmt: skip

@@ -72,7 +72,8 @@ class Wav2Vec2Way(Fronted):
         config = Wav2Vec2ConformerConfig(
             hidden_size=sizes.width, num_hidden_layers=sizes.layers, num_attention_heads=sizes.heads,
             intermediate_size=ff_width, conv_depthwise_kernel_size=sizes.kernel, position_embeddings_type="rotary",
-            hidden_dropout=0.0, activation_dropout=0.0, attention_dropout=0.0, conformer_conv_dropout=0.0, layerdrop=0.0,
+            hidden_dropout=0.0, activation_dropout=0.0, attention_dropout=0.0, conformer_conv_dropout=0.0,
+            layerdrop=0.0,
         )  # fmt: skip
         config._attn_implementation = "sdpa"
         super().__init__(sizes, Wav2Vec2ConformerEncoder(config))

@@ -226,9 +226,7 @@ class ConformerBlock(nn.Module):
         self.ff_out = FeedForward(config)
         self.norm = nn.LayerNorm(config.width)
 
-    def forward(
-        self, x_BLD: Tensor, mask_BL: Tensor, attend: Tensor | Spans, cos_LK: Tensor, sin_LK: Tensor
-    ) -> Tensor:
+    def forward(self, x_BLD: Tensor, mask_BL: Tensor, attend: Tensor | Spans, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
         x_BLD = torch.add(x_BLD, self.ff_in(x_BLD), alpha=0.5)
         x_BLD = x_BLD + self.attention(x_BLD, attend, cos_LK, sin_LK)
         x_BLD = x_BLD + self.convolution(x_BLD, mask_BL)

@@ -10,8 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 import wearllama.modeling.auto  # noqa: F401  (Auto classes must know WearLlama before a checkpoint is opened)
 from wearllama.audio.array import load_array
 from wearllama.modeling.configuration import WearLlamaConfig
-from wearllama.modeling.fusion import FusionConfig
 from wearllama.modeling.encoder_io import encoder_config, load_encoder_weights, stored_config
+from wearllama.modeling.fusion import FusionConfig
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
 from wearllama.modeling.tokenizer import ACTION_TOKENS, AUDIO_TOKENS, add_project_tokens

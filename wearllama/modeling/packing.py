@@ -5,7 +5,8 @@ them as wide as the widest convolution looks.  Convolutions then run over the ro
 each clip: one fused call a clip, or one for all where the hardware has a kernel for it (flash on CUDA in half
 precision; not measured on a GPU).
 
-Shape suffixes: B batch, T mel frames, F mel bins, L encoder frames, N frames of the row, D width, H heads, K head width.
+Shape suffixes: B batch, T mel frames, F mel bins, L encoder frames, N frames of the row, D width, H heads, K head
+width.
 """
 
 from dataclasses import dataclass

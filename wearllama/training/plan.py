@@ -211,8 +211,7 @@ def rank_bytes(
     weights, gradients = sum(part.total for part in parts) * itemsize, trained * itemsize
     optimizer = trained * (ADAM_BYTES + (MASTER_BYTES if itemsize < 4 else 0))
     layer = largest_layer(model) * itemsize
-    text = model.config.decoder_config()
-    working = kept.layers // (text.num_hidden_layers if not checkpointing else 1) if not checkpointing else 0
+    working = kept.layers // model.config.decoder_config().num_hidden_layers
     forward = kept.total(checkpointing)
     if strategy == "DDP":
         buckets = gradients if world_size > 1 else 0  # DDP's own copy, which it sends
