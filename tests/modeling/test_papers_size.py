@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
+from tiny_wearllama import HEARD, build, clip
 from torch import nn
 
 from wearllama.modeling.configuration import WearLlamaConfig
@@ -56,6 +57,22 @@ def test_scout_is_whole_on_the_meta_device() -> None:
     assert count(model.decoder) == pytest.approx(107.8e9, rel=0.005)  # published: 109 B with the vision tower
     assert count(model.encoder) == pytest.approx(1.0e9, rel=0.01)
     assert model.projector.norm_out.weight.shape == (5120,)
+
+
+def test_a_small_llama4_hears_and_learns() -> None:
+    """The scout's kind of decoder through the whole model: hidden states, not logits, reach the loss."""
+    fields = dict(
+        model_type="llama4_text", hidden_size=32, intermediate_size=32, intermediate_size_mlp=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_local_experts=2, max_position_embeddings=2048,
+        pad_token_id=None,
+    )  # fmt: skip
+    processor, model = build(decoder_config=fields)
+    batch = processor([HEARD], [clip(0.5)], targets=["yes"])
+    model.train()(**batch).loss.backward()
+    assert model.projector.out.weight.grad.any()
+    labels = batch.pop("labels")
+    with torch.no_grad():
+        assert model.eval()(**batch).logits.shape == (*labels.shape, len(processor.tokenizer))
 
 
 def test_rates_that_do_not_meet_are_refused(papers: ModelConfig) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from wearllama.modeling.factory import ModelConfig
+from wearllama.modeling.modeling_wearllama import decoder_body
 from wearllama.training.plan import (
     STRATEGIES,
     Activations,
@@ -39,7 +40,7 @@ def test_flops_are_torchs_own() -> None:
     positions = BATCH.positions(2)
     embeds = torch.empty(2, positions, 512, device="meta")
     with torch.no_grad(), FlopCounterMode(display=False) as counted:
-        model.decoder.get_decoder()(inputs_embeds=embeds, use_cache=False)
+        decoder_body(model.decoder)(inputs_embeds=embeds, use_cache=False)
     assert counted.get_total_flops() == pytest.approx(planned["decoder"], rel=0.05)
 
 

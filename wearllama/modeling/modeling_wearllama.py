@@ -206,7 +206,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         if labels is not None:
             use_cache = False
             attention_mask = _drop_right_padding_mask(attention_mask)
-        outputs = self.decoder.get_decoder()(
+        outputs = decoder_body(self.decoder)(
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
             position_ids=position_ids,
@@ -288,6 +288,12 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
                 raise ValueError(f"{path}: the checkpoint {words} {_parts(names)} weights{ending}: {shown}")
         model.apply_freeze()  # loading put fresh parameters in place of those that were marked
         return (model, info) if want_info else model
+
+
+def decoder_body(decoder: PreTrainedModel) -> nn.Module:
+    """The causal LM without its head; Llama 4 names itself as its own decoder in transformers 5.24."""
+    body = decoder.get_decoder()
+    return decoder.model if body is decoder else body
 
 
 def _parts(names: list[str]) -> str:

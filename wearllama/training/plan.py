@@ -8,7 +8,8 @@ a frozen part that gradients pass through once, a frozen encoder nothing, checkp
 Shape suffixes: B rows, S decoder positions, L encoder frames, D width, N = B * encoded channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from transformers import AutoModelForCausalLM
 from wearllama.audio.timebase import MEL_FRAMES_PER_EMBEDDING
 from wearllama.modeling.conformer import ConformerEncoder
 from wearllama.modeling.factory import ModelConfig, abstract_model
-from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
+from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration, decoder_body
 
 MEL_HZ = 100
 ADAM_BYTES = 8
@@ -141,10 +142,10 @@ def activations(config: ModelConfig, model: WearLlamaForConditionalGeneration, b
     width = model.config.decoder_config().hidden_size
     positions, rows = batch.positions(model.config.positions_per_frame), batch.rows
     layers = model.config.decoder_config().num_hidden_layers
-    with FakeTensorMode():
+    with _fake(dtype):
         decoder = AutoModelForCausalLM.from_config(model.config.decoder_config(), dtype=dtype).train()
         embeds_BSD = torch.empty(rows, positions, width, dtype=dtype, requires_grad=True)
-        decoded = saved_bytes(decoder, lambda: decoder.get_decoder()(inputs_embeds=embeds_BSD, use_cache=False)[0])
+        decoded = saved_bytes(decoder, lambda: decoder_body(decoder)(inputs_embeds=embeds_BSD, use_cache=False)[0])
     checkpointed = decoded // layers + layers * rows * positions * width * dtype.itemsize
     encoded = 0
     if not model.encoder_frozen:
@@ -157,6 +158,18 @@ def activations(config: ModelConfig, model: WearLlamaForConditionalGeneration, b
     logits = rows * batch.target_tokens * vocabulary * (8 + (dtype.itemsize if dtype != torch.float32 else 0))
     embedded = 2 * rows * positions * width * dtype.itemsize
     return Activations(decoded + encoded, checkpointed, logits + embedded + _projector_bytes(model, batch, dtype))
+
+
+@contextmanager
+def _fake(dtype: torch.dtype) -> Iterator[None]:
+    """Tensors without memory; modules that are built inside have weights of ``dtype`` (fake ones cannot be cast)."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with FakeTensorMode():
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def saved_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
@@ -179,8 +192,8 @@ def saved_bytes(module: nn.Module, run: Callable[[], Tensor]) -> int:
 def _encoder_bytes(model: WearLlamaForConditionalGeneration, batch: Batch, dtype: torch.dtype) -> int:
     config = replace(model.config.encoder_config(), fast=False, checkpointing=False)
     clips = batch.rows * model.config.num_channels
-    with FakeTensorMode():
-        encoder = ConformerEncoder(config).to(dtype).train()
+    with _fake(dtype):
+        encoder = ConformerEncoder(config).train()
         feats_NTF = torch.empty(clips, batch.mel_frames, config.n_mels, dtype=dtype)
         lengths_N = torch.full((clips,), batch.mel_frames)
         return saved_bytes(encoder, lambda: encoder(feats_NTF, lengths_N).embeddings_BLD)
@@ -189,11 +202,11 @@ def _encoder_bytes(model: WearLlamaForConditionalGeneration, batch: Batch, dtype
 def _projector_bytes(model: WearLlamaForConditionalGeneration, batch: Batch, dtype: torch.dtype) -> int:
     config = model.config
     frames = -(-batch.mel_frames // config.encoder_config().stride)
-    with FakeTensorMode():
+    with _fake(dtype):
         projector = type(model.projector)(
             config.projector_config(), config.encoder_config().width, config.decoder_config().hidden_size,
             config.num_channels, config.channel_fusion(),
-        ).to(dtype).train()  # fmt: skip
+        ).train()  # fmt: skip
         x_BCLD = torch.empty(batch.rows, config.num_channels, frames, config.encoder_config().width, dtype=dtype)
         return saved_bytes(projector, lambda: projector(x_BCLD, torch.ones(batch.rows, frames, dtype=torch.bool)))
 
@@ -225,7 +238,7 @@ def rank_bytes(
 
 def largest_layer(model: WearLlamaForConditionalGeneration) -> int:
     """Parameters of the largest layer, which sharded training gathers whole."""
-    blocks = [*model.encoder.blocks, *model.decoder.get_decoder().layers]
+    blocks = [*model.encoder.blocks, *decoder_body(model.decoder).layers]
     return max(sum(p.numel() for p in block.parameters()) for block in blocks)
 
 
