@@ -91,7 +91,7 @@ class ParakeetWay(nn.Module):
         config = ParakeetEncoderConfig(
             hidden_size=sizes.width, num_hidden_layers=sizes.layers, num_attention_heads=sizes.heads,
             intermediate_size=ff_width, conv_kernel_size=sizes.kernel, dropout=0.0, layerdrop=0.0,
-            activation_dropout=0.0, attention_dropout=0.0,
+            activation_dropout=0.0, attention_dropout=0.0, subsampling_conv_channels=sizes.width,
         )  # fmt: skip
         config._attn_implementation = "sdpa"
         self.encoder = ParakeetEncoder(config)

@@ -7,7 +7,7 @@ Objectives bring their model (``model(**batch)`` gives ``loss`` and what their m
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,12 +99,11 @@ class PretrainingTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Already this rank's share: it is not handed to accelerate, which would deal it out again."""
-        assert self.train_dataset is not None
-        workers, world_size = self.args.dataloader_num_workers, self.args.world_size
-        total = self.args.max_steps * self.args.gradient_accumulation_steps * world_size
+        assert isinstance(self.train_dataset, Dataset) and isinstance(self.train_dataset, Sized)
+        workers = self.args.dataloader_num_workers
         return DataLoader(
             self.train_dataset,
-            batch_sampler=BatchNumbers(total, self.args.process_index, world_size),
+            batch_sampler=BatchNumbers(len(self.train_dataset), self.args.process_index, self.args.world_size),
             collate_fn=only_item,
             num_workers=workers,
             worker_init_fn=_init_worker if workers else None,
