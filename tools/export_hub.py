@@ -59,7 +59,8 @@ def main(config: ExportHub) -> None:
     stored = WearLlamaConfig.from_pretrained(folder)
     if config.merge_lora and stored.lora is None:
         raise ValueError(f"merge_lora=true, but {folder} has no LoRA to merge")
-    dtype = stored.dtype if config.dtype == "auto" else getattr(torch, config.dtype)
+    kept = str(stored.dtype or "float32").removeprefix("torch.")
+    dtype: torch.dtype = getattr(torch, kept if config.dtype == "auto" else config.dtype)
     model, processor = load_checkpoint(folder, dtype=torch.float32 if config.merge_lora else dtype)
     if config.merge_lora:
         model.merge_lora()
