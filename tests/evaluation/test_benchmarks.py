@@ -11,7 +11,7 @@ import pytest
 
 from wearllama.audio.io import AudioError
 from wearllama.data.manifest import Example
-from wearllama.evaluation import vgbench, wearvox
+from wearllama.evaluation import vgbench, wearvox_scores
 from wearllama.evaluation.commands import RunCommand, run_benchmark
 from wearllama.evaluation.demo_table import demo_table
 from wearllama.evaluation.harness import HarnessConfig
@@ -45,10 +45,10 @@ def test_wearvox_rows(wearvox_data: Path) -> None:
 
 def test_perfect_and_constant_outputs(wearvox_data: Path) -> None:
     examples = load_wearvox(wearvox_data, WearVoxConfig())
-    best = wearvox.score(examples, said(examples, [e.target for e in examples]))
-    rates = wearvox.summarise(best)["rates"]
+    best = wearvox_scores.score(examples, said(examples, [e.target for e in examples]))
+    rates = wearvox_scores.summarise(best)["rates"]
     assert all(rate.hits == rate.total > 0 for rate in rates.values())
-    mute = wearvox.summarise(wearvox.score(examples, said(examples, ["[Mute]"] * 8)))
+    mute = wearvox_scores.summarise(wearvox_scores.score(examples, said(examples, ["[Mute]"] * 8)))
     assert str(mute["rates"]["micro_average/name"]).endswith("(3/8)")
     assert mute["rates"]["non-assistant-directed/correct"].value == 1.0
     assert {name: rate.total for name, rate in mute["by_noise_type"].items()} == {
