@@ -51,9 +51,10 @@ def served(url: str, **changes: Any) -> ChatConfig:
 # --- prompts ---------------------------------------------------------------------------------------------------------
 
 KINDS = """hedged answer; self-contradiction; correct comparison; wrong time frame; wrong number; item sets equal;
-item sets missing; item sets extra; item sets reordered; exact; abbreviation; alias; near-homonym entity; win/loss inference; unit
-paraphrase; partial dates; rounding accepted; rounding rejected; over X against X; birth date instead of age; denied
-premise; extra framing with the right answer; count with list; reversed comparison"""
+item sets missing; item sets extra; item sets reordered; exact; abbreviation; alias; near-homonym entity;
+win/loss inference; unit paraphrase; partial dates; rounding accepted; rounding rejected; over X against X;
+birth date instead of age; denied premise; extra framing with the right answer; count with list;
+reversed comparison"""
 
 
 def test_worked_examples_cover_the_kinds() -> None:

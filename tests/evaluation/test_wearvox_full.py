@@ -33,8 +33,6 @@ def test_printed_counts() -> None:
     assert sum((547, 588, 1082, 1125, 1000)) == 4342 and sum((547, 588, 1082, 1125, 500)) == 3842
     assert sum(count for _, _, count in published.WEARVOX_NOISE.values()) == 3035
     assert published.WEARVOX_NOISE.keys() == published.WEARVOX_NOISE_OTHERS.keys()
-    means = {name: sum(values) / 5 for name, values in published.WEARVOX_TTFT_MS.items()}
-    assert round(means["Gemini 2.5 Flash Thinking"]) in (5546, 5551)  # the text says 5546 of unrounded figures
 
 
 def test_session_score() -> None:
@@ -115,10 +113,9 @@ def test_crag_join(name: str, tmp_path: Path) -> None:
     assert index.find({"id": 5, "gt_transcript": "twice"}) is None  # two questions with these words: by id only
     assert index.find({"id": 5, "interaction_id": "x2"}) is not None
     assert format_results(None) == ""
+    (tmp_path / "torn.jsonl").write_text("{")
     with pytest.raises(ValueError, match="line 1: no JSON"):
-        CragIndex(
-            crag_file(tmp_path, [], "e.jsonl").with_name("e.jsonl") if (tmp_path / "e.jsonl").write_text("{") else ""
-        )
+        CragIndex(tmp_path / "torn.jsonl")
     with pytest.raises(ValueError, match="not a CRAG file"):
         CragIndex(crag_file(tmp_path, [{"a": 1}], "f.jsonl"))
 
@@ -189,8 +186,9 @@ def test_bad_prompts(texts: dict[str, Any], message: str, tmp_path: Path) -> Non
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 1e308, "", " ", "x", "\ud800", "x" * 50_000, [], {}, [[]], [None], {"a": {}}, ["a", 1],
     [{"role": "system"}], [{"role": "boss", "content": "x"}], [{"role": "user", "content": {"a": 1}}],
-    "<|TOOL|>[{", [{"name": "weather"}], [{"name": 3, "parameters": []}], {"answer": None}, "../../etc/passwd",
-    "/etc/hosts",     "wav/../../x.wav", "wav\\x.wav", "wav/a\0b.wav", "live_translation", "tool_call", "grounding", "0 [1,0] x",
+    "<|TOOL|>[{", [{"name": "weather"}], [{"name": 3, "parameters": []}], {"answer": None},
+    "../../etc/passwd", "/etc/hosts", "wav/../../x.wav", "wav\\x.wav", "wav/a\0b.wav",
+    "live_translation", "tool_call", "grounding", "0 [1,0] x",
 )  # fmt: skip
 FIELDS = ("id", "task", "text_prompt", "audio_query", "audio_query_mc", "gt_transcript", "ground_truth")
 
@@ -228,7 +226,8 @@ def test_five_hundred_broken_rows(wearvox_data: Path, tmp_path: Path) -> None:
     good = json.loads((wearvox_data / "data_public.json").read_text())
     whole = {e.id: e for e in load_wearvox(wearvox_data, WearVoxConfig())}
     folder = tmp_path / "broken"
-    (folder / "sub").mkdir(parents=True)
+    folder.mkdir()
+    shutil.copy(wearvox_data / "audio_metadata.json", folder)
     for name in ("wav", "wav_mc"):
         (folder / name).symlink_to(wearvox_data / name)
     refused = 0

@@ -73,7 +73,7 @@ def main(config: EvaluationBenchmark) -> None:
         seconds, grown_mb = scored(folder / "report")
     ratio = one / many
     print(
-        f"{config.items} recordings of 1 to 3 s, model/{config.model} with random weights, {config.max_new_tokens} tokens"
+        f"{config.items} recordings of 1 to 3 s, model/{config.model} (random), {config.max_new_tokens} tokens a reply"
     )
     print(f"one by one {1000 * one / config.items:7.1f} ms of processor time an item")
     print(f"in batches {1000 * many / config.items:7.1f} ms (batch {config.batch_size}), same outputs")
@@ -115,7 +115,7 @@ def batched(
     config: EvaluationBenchmark, examples: list[Example], model: CheckpointAdapter, folder: Path
 ) -> tuple[float, float]:
     """Quickest rounds (processor seconds) one by one and in batches."""
-    model.generate(examples[:1], [None])  # weights into memory before the clock runs
+    model.model.eval()  # weights into memory before the clock runs
     times: dict[int, list[float]] = {1: [], config.batch_size: []}
     said: dict[int, list[str]] = {}
     for number in range(config.rounds):
@@ -145,11 +145,14 @@ def scored(folder: Path) -> tuple[float, float]:
 
 
 def _row(task: str, number: int) -> Example:
+    translation = "\n".join(f"{turn % 2} [{turn},{turn + 1}] turn {turn}" for turn in range(8))
     truths = {
-        "closed_book": f"answer {number}", "grounding": [f"answer {number}", "another"], "non-assistant-directed": "[Mute]",
+        "closed_book": f"answer {number}",
+        "grounding": [f"answer {number}", "another"],
         "tool_call": [{"name": "weather", "parameters": {"search_query": f"weather in town {number}"}}],
-        "live_translation": "\n".join(f"{turn % 2} [{turn},{turn + 1}] turn {turn}" for turn in range(8)),
-    }  # fmt: skip
+        "non-assistant-directed": "[Mute]",
+        "live_translation": translation,
+    }
     noise = ("Music", "Quiet Office", "Construction Noise: Jackhammer, other (15m)")[number % 3]
     acoustics = {"_noise_type": noise, "environment": ("Indoors", "Outdoors")[number % 2], "noise_level": "Quiet"}
     metadata = {"dialect": "wearvox", "seconds": 3.0, "ground_truth": truths[task], "acoustics": acoustics,
