@@ -238,7 +238,7 @@ def test_a_judged_run_from_model_to_pages(
     assert first["rates"]["closed_book/correct"]["total"] == 1 and first["rates"]["closed_book/correct"]["hits"] == 1
     assert first["unscored"] == {"closed_book": 1, "grounding": 1}
     assert (
-        results["judges"]["qa"]["unscored"] == 3 - 1
+        results["judges"]["qa"]["unscored"] == 2 + 1
         and results["judges"]["qa"]["prompt"] == load_role("qa").prompt_hash
     )
     assert first["usage"]["prompt_tokens"] == 10 * len(examples)
