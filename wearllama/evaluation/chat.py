@@ -69,7 +69,7 @@ class EndpointConfig:
     audio_part: Literal["input_audio", "audio_url"] = "input_audio"
     """How a recording is sent: OpenAI's part, or a data: URI (older vLLM servers)."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """More fields of the request, such as ``modalities`` or ``reasoning_effort``; part of a prediction's key."""
+    """More fields of the request (``+endpoint.extra.modalities=[text]``); part of a prediction's key."""
     timeout_s: float = 120.0
     """Longest request, from sending to the last byte."""
     retries: int = 6
