@@ -5,6 +5,7 @@ Run as: python tools/benchmark.py encoder
         python tools/benchmark.py mixing fast=1
         python tools/benchmark.py ttft
         python tools/benchmark.py mixing --help
+        python tools/benchmark.py evaluation fast=1
 
 The last line: {"benchmark": NAME, "ratios": {...}}.
 """
@@ -18,7 +19,7 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import importlib  # noqa: E402
 
-BENCHMARKS = ("encoder", "mixing", "ttft")
+BENCHMARKS = ("encoder", "evaluation", "mixing", "ttft")
 """Modules of benchmarks/; only the one that is asked for is imported."""
 
 if __name__ == "__main__":
