@@ -14,7 +14,7 @@ from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
 from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
-from wearllama.evaluation.harness import HarnessConfig
+from wearllama.evaluation.harness import Adapter, HarnessConfig
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table
 from wearllama.simulation.conditions import CLEAN, parse_conditions
@@ -46,7 +46,7 @@ class RunCommand:
     """How the run goes."""
 
 
-def run_folder(out: str | Path, benchmark: str, model: CheckpointAdapter) -> Path:
+def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
     """Where a checkpoint's results of a benchmark lie."""
     name = model.identity["model"].replace("/", "-")
     return Path(out) / benchmark / f"{name}-{model.identity['weights'][:8]}"

@@ -64,3 +64,14 @@ VGBENCH: dict[str, VGBenchRow] = {
     "VoxGate SFT": VGBenchRow(91.3, 100.0, 100.0, 52.0, 68.4),
     "VoxGate SFT + pair GRPO": VGBenchRow(92.5, 100.0, 100.0, 60.0, 70.9),
 }
+
+CONTEXT_BENCH_SOURCE = "the benchmark's README, sweep of 2026-05-06, 166 tasks; percentile bootstrap"
+CONTEXT_BENCH: dict[str, tuple[str, tuple[float, float, float]]] = {
+    "gemini-2.5-flash, Gemini judge": ("baseline", (69.9, 60.2, 79.4)),
+    "gemini-2.5-flash-lite, Gemini judge": ("baseline", (54.1, 45.1, 63.2)),
+    "gemini-2.5-flash-lite without camera, Gemini judge": ("baseline", (17.0, 9.5, 24.3)),
+    "gemini-2.5-flash, Codex judge": ("baseline", (82.2, 73.0, 89.6)),
+    "gemini-2.5-flash-lite, Codex judge": ("baseline", (77.6, 68.2, 86.0)),
+    "gemini-2.5-flash-lite without camera, Codex judge": ("baseline", (2.3, 0.0, 6.1)),
+}
+"""Prompt condition, and primary score with its interval (per cent)."""
