@@ -1,1 +1,1 @@
-"""The Wearable Assistant Context Bench: which scene does the user mean now? (github.com/n-dryer, MIT; data is the user's)."""
+"""The Wearable Assistant Context Bench: which scene does the user mean now? Data comes from the user's clone."""

@@ -6,7 +6,7 @@ from wearllama.data.manifest import Example
 from wearllama.data.prompts import Message
 from wearllama.evaluation.context_bench.tasks import LABELS, PromptCondition, Task
 
-TURN_1, TURN_2, VERDICT = "context_bench/turn_1", "context_bench/turn_2", "context_bench/verdict"
+TURN_1, TURN_2 = "context_bench/turn_1", "context_bench/turn_2"
 
 JUDGE_PROMPT = (
     "You classify one reply of a voice assistant that runs on a wearable device. Between the user's first and second "
@@ -42,8 +42,8 @@ def user_turn(scene: str, words: str, *, camera: bool = True) -> Message:
     return {"role": "user", "content": f"[Camera: {scene}]\n{words}" if camera and scene else words}
 
 
-def judge_turns(prompt: str, task: Task, answer: str) -> list[Message]:
-    """The judge's conversation: scenes, words, reply and anchors; never the gold label, the shift type or notes."""
+def judge_item(task: Task, answer: str) -> str:
+    """What the judge is shown: scenes, words, reply and anchors; never the gold label, the shift type or notes."""
     scenes = [("before the conversation", task.pre_scene), ("turn 1", task.scene_1), ("turn 2", task.scene_2)]
     parts = [f"Camera, {name}: {scene}" for name, scene in scenes if scene]
     parts += [f"User, turn 1: {task.turn_1_user}", f"User, turn 2: {task.turn_2_user}"]
@@ -51,7 +51,7 @@ def judge_turns(prompt: str, task: Task, answer: str) -> list[Message]:
     for label in LABELS:
         listed = "\n".join(f"- {item}" for item in task.anchors[label]) or "- (none)"
         parts.append(f"{label.upper()} anchors:\n{listed}")
-    return [{"role": "system", "content": prompt}, {"role": "user", "content": "\n\n".join(parts)}]
+    return "\n\n".join(parts)
 
 
 def text_example(task: Task, condition: PromptCondition, kind: str, messages: Sequence[Message]) -> Example:

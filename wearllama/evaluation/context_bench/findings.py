@@ -48,8 +48,8 @@ def headline(run: BenchRun) -> Table:
         rows.append((f"{condition}: {name}{MARK}", _primary(values), "-", "-"))
     header = ("condition", "primary score", *(f"{label} recall" for label in SCORED))
     note = (
-        f"Rank on {BASELINE} only: under a scaffold the wording alone passes, even without a camera. Primary score: mean "
-        f"of the two recalls, bootstrap interval; recalls: Wilson. Published: {published.CONTEXT_BENCH_SOURCE}."
+        f"Rank on {BASELINE} only: under a scaffold the wording alone passes, even without a camera. Primary score: "
+        f"mean of the two recalls, bootstrap interval; recalls: Wilson. Published: {published.CONTEXT_BENCH_SOURCE}."
     )
     return Table("Wearable Assistant Context Bench", header, rows, note)
 
@@ -78,8 +78,8 @@ def manifest(run: BenchRun) -> dict[str, Any]:
         "judge_prompt": content_hash(run.prompt), "judge_prompt_is_the_clones": run.prompt == run.clone.judge_prompt,
         "candidate": run.candidate.identity, "generation": run.candidate.generation,
         "judges": {
-            name: {"family": role.family, "family_resolution": role.resolution, **role.adapter.identity,
-                   "generation": role.adapter.generation}
+            name: {"family": role.family, "family_resolution": role.resolution, **role.model.identity,
+                   "generation": role.model.generation}
             for name, role in run.judges.items()
         },
         "ranking_condition": BASELINE, "trials_per_cell": 1, "temperature": 0.0,

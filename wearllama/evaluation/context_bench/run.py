@@ -1,21 +1,22 @@
-"""One run of the benchmark: two turns of the candidate, a judge (or two), and everything written down.
+"""One run of the benchmark: two turns of the candidate, then a judge (or two).
 
-Candidate and judges are adapters of the shared harness, so that each of their outputs is logged once, found again, and
-never reused under another prompt, model or limit.
+The candidate answers through the shared harness and the judges through the shared judge, so that every output is logged
+once, found again, and never reused under another prompt, model or limit.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from wearllama.data.prompts import Message
+from wearllama.evaluation.chat import ChatModel
 from wearllama.evaluation.context_bench.dialogue import (
     JUDGE_PROMPT,
     TURN_1,
     TURN_2,
-    VERDICT,
     first_turn,
-    judge_turns,
+    judge_item,
     second_turn,
     text_example,
 )
@@ -23,6 +24,7 @@ from wearllama.evaluation.context_bench.judging import Verdict, code_signals, re
 from wearllama.evaluation.context_bench.scoring import Trial
 from wearllama.evaluation.context_bench.tasks import Clone, PromptCondition, Task, choose_tasks
 from wearllama.evaluation.harness import Adapter, HarnessConfig, run
+from wearllama.evaluation.judges import Judge, JudgeItem, JudgeRole
 
 Cell = tuple[Task, PromptCondition]
 
@@ -54,10 +56,10 @@ class BenchConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeRole:
+class Seat:
     """A judge of a run."""
 
-    adapter: Adapter
+    model: ChatModel
     family: str
     resolution: str
     """How the family came about: ``auto`` or ``explicit``."""
@@ -72,7 +74,7 @@ class BenchRun:
     config: BenchConfig
     prompt: str
     candidate: Adapter
-    judges: Mapping[str, JudgeRole] = field(default_factory=dict)
+    judges: Mapping[str, Seat] = field(default_factory=dict)
     """``judge`` and, where there is one, ``ranking``."""
 
     @property
@@ -85,23 +87,35 @@ def run_bench(
     clone: Clone,
     config: BenchConfig,
     candidate: Adapter,
-    judges: Mapping[str, JudgeRole],
+    judges: Mapping[str, Seat],
     *,
     folder: str | Path,
     harness: HarnessConfig,
+    rank: int = 0,
 ) -> BenchRun:
-    """Ask, judge and collect; goes on from whatever the log in ``folder`` holds."""
+    """Ask, judge and collect; goes on from whatever the logs in ``folder`` hold.
+
+    Ranks share the candidate's work; the judges are asked by rank 0 alone.
+    """
     if config.lock == "require":
         clone.require_lock()
     cells = _cells(clone, config)
-    ask = _Asker(folder, harness)
-    first = ask(candidate, TURN_1, cells, [first_turn(t, c, camera=config.camera) for t, c in cells])
+
+    def ask(kind: str, turns: Sequence[list[Message]]) -> list[str]:
+        examples = [text_example(t, c, kind, messages) for (t, c), messages in zip(cells, turns, strict=True)]
+        predictions = run(examples, candidate, root=".", folder=folder, config=harness)
+        if failed := [p for p in predictions if p.error]:
+            raise ValueError(f"{len(failed)} items of {kind} failed, first {failed[0].id}: {failed[0].error}")
+        return [prediction.raw for prediction in predictions]
+
+    first = ask(TURN_1, [first_turn(t, c, camera=config.camera) for t, c in cells])
     second = ask(
-        candidate, TURN_2, cells,
+        TURN_2,
         [second_turn(t, c, said, camera=config.camera) for (t, c), said in zip(cells, first, strict=True)],
-    )  # fmt: skip
+    )
     prompt = judge_prompt_of(clone, config)
-    verdicts = {name: _judge(ask, role.adapter, prompt, cells, second, config, name) for name, role in judges.items()}
+    seats = judges if rank == 0 else {}
+    verdicts = {name: _judge(seat, name, prompt, cells, second, config, Path(folder)) for name, seat in seats.items()}
     nothing = [Verdict(None, "")] * len(cells)
     rows = zip(cells, first, second, verdicts.get("judge", nothing), verdicts.get("ranking", nothing), strict=True)
     trials = [
@@ -132,35 +146,25 @@ def _cells(clone: Clone, config: BenchConfig) -> list[Cell]:
     ]
 
 
-class _Asker:
-    """Sends one conversation a cell to an adapter through the harness."""
-
-    def __init__(self, folder: str | Path, harness: HarnessConfig) -> None:
-        self.folder, self.harness = folder, harness
-
-    def __call__(self, adapter: Adapter, kind: str, cells: Sequence[Cell], turns: Sequence[Any]) -> list[str]:
-        examples = [text_example(t, c, kind, messages) for (t, c), messages in zip(cells, turns, strict=True)]
-        predictions = run(examples, adapter, root=".", folder=self.folder, config=self.harness)
-        if failed := [p for p in predictions if p.error]:
-            raise ValueError(f"{len(failed)} items of {kind} failed, first {failed[0].id}: {failed[0].error}")
-        return [prediction.raw for prediction in predictions]
-
-
 def _judge(
-    ask: _Asker, judge: Adapter, prompt: str, cells: Sequence[Cell], answers: Sequence[str], config: BenchConfig,
-    name: str,
-) -> list[Verdict]:  # fmt: skip
+    seat: Seat, name: str, prompt: str, cells: Sequence[Cell], answers: Sequence[str], config: BenchConfig, folder: Path
+) -> list[Verdict]:
     """Verdicts in order; an empty answer is an abstention that nobody needs to be asked about."""
-    asked = [index for index, answer in enumerate(answers) if answer.strip()]
-    turns = [judge_turns(prompt, cells[index][0], answers[index]) for index in asked]
-    said = ask(judge, f"{VERDICT}_{name}", [cells[index] for index in asked], turns)
+    escaped = prompt.replace("{", "{{").replace("}", "}}")
+    role = JudgeRole(f"context_{name}", escaped, "{item}", lambda text: read_verdict(text).label)
+    items = {
+        index: JudgeItem(cell[0].id, {"item": judge_item(cell[0], answer)})
+        for index, (cell, answer) in enumerate(zip(cells, answers, strict=True))
+        if answer.strip()
+    }
+    said = Judge(role, seat.model, folder, progress=True).judge(list(items.values()))
     verdicts = [Verdict("abstain", "empty answer")] * len(cells)
-    for index, raw in zip(asked, said, strict=True):
-        verdicts[index] = read_verdict(raw)
+    for index, verdict in zip(items, said, strict=True):
+        verdicts[index] = Verdict(None, verdict.error) if verdict.score is None else read_verdict(verdict.raw)
     wrong = [(cells[i][0].id, v.note) for i, v in enumerate(verdicts) if v.label is None]
     if wrong and config.unknown_label == "error":
         raise ValueError(
-            f"{len(wrong)} verdicts of {name} name no label, first task {wrong[0][0]}: {wrong[0][1]}; "
+            f"{len(wrong)} verdicts of the judge {name!r} name no label (first: task {wrong[0][0]}: {wrong[0][1]}); "
             "count such trials as wrong with context_bench.unknown_label=count"
         )
     return verdicts

@@ -206,10 +206,10 @@ def _judge_prompt(base: Path) -> str | None:
     """The text that the clone's judge module assigns to its prompt; the module is parsed, never run."""
     for path in sorted(base.glob("*/llm_judge.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            named = isinstance(node, ast.Assign) and any(
-                getattr(t, "id", "") == "JUDGE_SYSTEM_PROMPT" for t in node.targets
-            )
-            if named and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+                continue
+            named = any(getattr(target, "id", "") == "JUDGE_SYSTEM_PROMPT" for target in node.targets)
+            if named and isinstance(node.value.value, str):
                 return node.value.value
     return None
 
