@@ -16,8 +16,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example
+from wearllama.evaluation.output import Output
 from wearllama.modeling.factory import load_checkpoint, model_folder
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
@@ -61,7 +63,9 @@ class CheckpointAdapter:
         max_new_tokens: int = 96,
         device: str | None = None,
         dtype: torch.dtype = torch.float32,
+        truncate: bool = False,
     ) -> None:
+        """``truncate`` keeps the beginning of a recording that is too long, and says so in the log."""
         if input not in get_args(Input):
             raise ValueError(f"input is {input!r}, wanted one of {get_args(Input)}")
         folder = checkpoint_folder(path)
@@ -70,10 +74,13 @@ class CheckpointAdapter:
         self.dtype = dtype
         self.input = input
         self._loaded: list[Any] = []
+        self.truncate = truncate
         self._identity = {"model": folder_name(folder), "weights": weights_hash(folder), "input": input}
         self._generation: dict[str, Any] = {
             "decoding": "greedy", "max_new_tokens": max_new_tokens, "dtype": str(dtype).removeprefix("torch."),
         }  # fmt: skip
+        if truncate:  # absent otherwise: keys of predictions stay what they were
+            self._generation["truncated_to_s"] = self._audio_limit()
 
     @property
     def identity(self) -> dict[str, str]:
@@ -85,8 +92,9 @@ class CheckpointAdapter:
 
     @property
     def max_audio_seconds(self) -> float | None:
-        if self.input == "transcript":
-            return None
+        return None if self.truncate or self.input == "transcript" else self._audio_limit()
+
+    def _audio_limit(self) -> float:
         return float(json.loads((self.folder / "config.json").read_text()).get("max_audio_seconds", 30.0))
 
     @property
@@ -118,11 +126,27 @@ class CheckpointAdapter:
     @torch.inference_mode()
     def generate(self, examples: Sequence[Example], clips: Sequence[Clip | None]) -> list[str]:
         heard = [self.hear(example, clip) for example, clip in zip(examples, clips, strict=True)]
-        return self._generate(examples, heard, self._generation["max_new_tokens"])
+        said = self._generate(examples, [self._cut(clip) for clip in heard], self._generation["max_new_tokens"])
+        if not self.truncate:
+            return said
+        return [Output(text, self._cut_from(clip)) for text, clip in zip(said, heard, strict=True)]
+
+    def _cut(self, clip: Clip | None) -> Clip | None:
+        if clip is None or not self._cut_from(clip):
+            return clip
+        samples = int(self._audio_limit() * SAMPLE_RATE)
+        return Clip(clip.audio_MN[:, :samples], None if clip.beam_N is None else clip.beam_N[:samples])
+
+    def _cut_from(self, clip: Clip | None) -> dict[str, float]:
+        """``truncated_from_s`` of a recording that is too long; {} for all others."""
+        if clip is None or not self.truncate or self.input == "transcript":
+            return {}
+        seconds = clip.audio_MN.shape[1] / SAMPLE_RATE
+        return {"truncated_from_s": round(seconds, 3)} if seconds > self._audio_limit() else {}
 
     @torch.inference_mode()
     def first_token_seconds(self, example: Example, clip: Clip | None) -> float | None:
-        heard = self.hear(example, clip)
+        heard = self._cut(self.hear(example, clip))
         self._synchronise()
         started = time.perf_counter()
         self._generate([example], [heard], 1)

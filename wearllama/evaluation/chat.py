@@ -48,6 +48,9 @@ class ChatModel(Protocol):
     def complete(self, conversations: Sequence[Conversation], on_reply: OnReply | None = None) -> list[Reply]:
         """One reply a conversation, in order; never raises for a single conversation."""
 
+    def first_token_seconds(self, conversation: Conversation) -> float | None:
+        """Seconds to the first token of an answer, alone; None where it cannot be told."""
+
 
 @dataclass(kw_only=True)
 class EndpointConfig:

@@ -2,7 +2,7 @@
 
 What may pass (no connection, time-out, 408, 409, 425, 429, 5xx, a body that is no answer) is tried again with growing
 pauses; what will not (400, 413, 422: this item) is an error of the item; a wrong key, address or model name (401, 403,
-404) ends the run at once.  A server that is gone, or a budget that is spent, ends the work: what is left stays as it is.
+404) ends the run at once.  A server that is gone, or a budget that is spent, ends the work and leaves the rest.
 """
 
 import email.utils
@@ -259,3 +259,7 @@ class EndpointChat:
     def complete(self, conversations: Sequence[Conversation], on_reply: OnReply | None = None) -> list[Reply]:
         """One reply a conversation, in order."""
         return self.client.ask_all([lambda c=c: self.body(c) for c in conversations], on_reply)  # type: ignore[misc]
+
+    def first_token_seconds(self, conversation: Conversation) -> float | None:
+        """Seconds to the first piece of a streamed answer, asked alone."""
+        return self.client.first_token_seconds(self.body(conversation))

@@ -69,6 +69,13 @@ class LocalChat:
                 on_reply(index, replies[index])
         return [replies[index] for index in range(len(prompts))]
 
+    def first_token_seconds(self, conversation: Conversation) -> float | None:
+        """Seconds to the first token, tokenisation included."""
+        model, tokenizer = self._load()
+        started = time.perf_counter()
+        self._generate([self._ids(conversation)], model, tokenizer, tokens=1)
+        return time.perf_counter() - started
+
     def _ids(self, conversation: Conversation) -> list[int]:
         _, tokenizer = self._load()
         turns = [dict(turn) for turn in conversation]
@@ -80,7 +87,9 @@ class LocalChat:
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     @torch.inference_mode()
-    def _generate(self, prompts: Sequence[list[int]], model: Any, tokenizer: Any) -> list[Reply]:
+    def _generate(
+        self, prompts: Sequence[list[int]], model: Any, tokenizer: Any, tokens: int | None = None
+    ) -> list[Reply]:
         started = time.perf_counter()
         width = max(map(len, prompts))
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
@@ -88,7 +97,7 @@ class LocalChat:
         mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=self.device)
         out_BS = model.generate(
             input_ids=ids_BT, attention_mask=mask_BT, do_sample=False, num_beams=1, pad_token_id=pad,
-            max_new_tokens=self.generation["max_new_tokens"], temperature=None, top_p=None, top_k=None,
+            max_new_tokens=tokens or self.generation["max_new_tokens"], temperature=None, top_p=None, top_k=None,
         )  # fmt: skip
         seconds = time.perf_counter() - started
         replies = []
