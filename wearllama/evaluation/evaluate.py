@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from wearllama.data.manifest import Example
+from wearllama.data.manifest import Example, Renderer
 from wearllama.data.prompts import content_hash
 from wearllama.evaluation import vgbench, wearvox
 from wearllama.evaluation.adapters import CheckpointAdapter, MajorityAdapter
@@ -66,6 +66,7 @@ def evaluate(
     harness: HarnessConfig,
     controls: Sequence[Control] = (),
     channels: int | None = None,
+    renderer: Renderer | None = None,
 ) -> list[System]:
     """Run (or resume) the model and its controls; the first system is the model itself."""
     adapters: list[tuple[str, Adapter]] = [("model", model)]
@@ -76,7 +77,9 @@ def evaluate(
             adapters.append((f"model, {control}", model.with_input(control)))
     systems = []
     for label, adapter in adapters:
-        predictions = run(examples, adapter, root=root, folder=folder, config=harness, channels=channels)
+        predictions = run(
+            examples, adapter, root=root, folder=folder, config=harness, channels=channels, renderer=renderer
+        )
         outcomes = benchmark.score(examples, predictions)
         systems.append(System(
             label=label, identity=dict(adapter.identity), generation=dict(adapter.generation), outcomes=outcomes,

@@ -2,9 +2,9 @@
 
 ``test/SUBJECT.csv`` (no header: question, four options, key), ``test/SETTING/SUBJECT/*``,
 ``all_fewshot_examples/SETTING/SUBJECT/NNNNNNNN_{question,answer}.*``,
-``math_CoT_fewshot/SETTING/SUBJECT/NNNNNNNN_{question,CoT_answer}.*``.  Files are MP3, FLAC or WAV.  Published
-folders ``SUBJECT_4o``; names with and without that ending are one subject.  Ours alone: ``conditions.jsonl`` beside a
-setting's folders says which fine condition each file is under, ``all_fewshot_examples/SUBJECT.csv`` has the examples'
+``math_CoT_fewshot/SETTING/SUBJECT/NNNNNNNN_{question,CoT_answer}.*``.  Files are MP3, FLAC or WAV.  Published folders
+are called ``SUBJECT_4o``; names with and without that ending are one subject.  Ours alone: ``conditions.jsonl`` beside
+a setting's folders says which fine condition each file is under, ``all_fewshot_examples/SUBJECT.csv`` has the examples'
 texts, and ``math_CoT_fewshot/SETTING/instruction.*`` asks for reasoning.
 """
 

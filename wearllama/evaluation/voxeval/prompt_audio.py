@@ -4,6 +4,7 @@ The prompt is a recipe in the example and becomes samples when its turn comes, s
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +14,15 @@ import torch
 from scipy.signal import resample_poly
 from torch import Tensor
 
+from wearllama.audio.array import load_array
+from wearllama.audio.beamforming import design_beam
 from wearllama.audio.io import AudioError, audio_info
 from wearllama.audio.timebase import SAMPLE_RATE
+from wearllama.data.manifest import Example
+from wearllama.data.prompts import content_hash
+from wearllama.evaluation.conditions import ConditionSettings, noise_listing, under_condition
+from wearllama.simulation.conditions import Condition, parse_conditions
+from wearllama.simulation.noise import NoiseBank
 
 GAP_S, KEEP_S = 1.0, 80.0
 KIND = "voxeval"
@@ -53,10 +61,35 @@ def compose(root: Path, files: Sequence[Path], *, sample_rate: int, keep_s: floa
 
 
 class PromptReader:
-    """Renders prompt recipes (``wearllama.data.manifest.Renderer``): mono (1, N) at 16 kHz."""
+    """Renders prompt recipes (``wearllama.data.manifest.Renderer``): mono (1, N) at 16 kHz.
 
-    def __init__(self, root: str | Path) -> None:
+    A recipe may name an evaluation condition, which changes the whole prompt, as whoever asks would be heard.
+    """
+
+    def __init__(self, root: str | Path, settings: ConditionSettings | None = None) -> None:
         self.root = Path(root)
+        self.settings = settings or ConditionSettings()
+        self._noise = NoiseBank(self.settings.noise, speech=self.settings.speech)
+        self._array = load_array("glasses5")  # recordings of one channel take nothing of it
+        self._beam = design_beam(self._array)
+
+    def under(self, examples: Sequence[Example], condition: Condition) -> list[Example]:
+        """The examples under a condition of recordings; other recipes, hence other predictions."""
+        if condition.is_scene:
+            raise ValueError(f"condition {condition.name} changes scenes, and VoxEval has recordings only")
+        condition.check(1)
+        stamp = content_hash([self.settings.seed, noise_listing(self._noise)])
+        changed = []
+        for example in under_condition(examples, condition):
+            assert example.audio is not None
+            recipe = {
+                **example.audio["mixture"],
+                "condition": condition.name,
+                "condition_data": stamp,
+                "key": example.id,
+            }
+            changed.append(replace(example, audio={"mixture": recipe}))
+        return changed
 
     def __call__(self, recipe: Mapping[str, Any], seed: int) -> Tensor:
         gap_N = np.zeros(round(recipe["gap_s"] * SAMPLE_RATE), np.float32)
@@ -65,7 +98,16 @@ class PromptReader:
             pieces += [gap_N] if number else []
             pieces.append(_read(self.root / name))
         audio_N = np.concatenate(pieces)[-round(recipe["keep_s"] * SAMPLE_RATE) :]
-        return torch.from_numpy(np.ascontiguousarray(audio_N))[None]
+        audio_CN = torch.from_numpy(np.ascontiguousarray(audio_N))[None]
+        if "condition" not in recipe:
+            return audio_CN
+        (condition,) = parse_conditions(recipe["condition"])
+        assert condition is not None
+        changed_CN, _ = condition.apply(
+            audio_CN, None, array=self._array, beam=self._beam, noise=self._noise, key=recipe["key"],
+            seed=self.settings.seed,
+        )  # fmt: skip
+        return changed_CN
 
 
 def _read(path: Path) -> np.ndarray:
