@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class VoxEvalCommand(ModelSettings):
     reader: ChatConfig = field(default_factory=ChatConfig)
     """Instead of ``ckpt`` and ``model``, with ``voxeval.input=text``: ``reader.model=smollm2``, ``hf:PATH``, ..."""
     spoken_answers: str | None = None
-    """Instead of all these: a folder of recorded replies, ``SETTING/SUBJECT/NNNNNNNN.wav``, which ``asr`` writes down."""
+    """Instead of all these: a folder of recorded replies, ``SETTING/SUBJECT/NNNNNNNN.wav``, that ``asr`` writes down."""
     asr: AsrConfig = field(default_factory=AsrConfig)
     """Of ``model=cascade``, and of ``spoken_answers``; Whisper-large-v3 as published."""
     controls: tuple[Control, ...] = ("majority",)
@@ -69,6 +69,9 @@ def run_command(command: VoxEvalCommand) -> Path | None:
     if command.voxeval.input == "text" and conditions != [None]:
         raise ValueError(f"condition={command.condition} changes sound, and voxeval.input is text")
     root = Path(command.data)
+    if command.spoken_answers is not None:
+        # What was asked was asked elsewhere: the questions are only needed for their keys.
+        command.voxeval = replace(command.voxeval, input="text", shots=0)
     examples = load_voxeval(root, command.voxeval, progress=command.harness.progress)
     model = _model(command)
     controls = command.controls
