@@ -33,6 +33,7 @@ SAID = {
     "log_2(8) = 3": "the logarithm base two of eight equals three", "n! = 24": "n factorial equals twenty-four",
     "|x| < 3": "the absolute value of x is less than three", "x is in [0, 1)": "x is in the interval from zero to one",
     "S_10": "S sub ten", "107 x 25": "one hundred and seven times twenty-five", "√(2)": "the square root of two",
+    r"\sqrt[3]{x}": "the cube root of x", "8 µC": "eight microcoulombs",
     "3x + 2(x - 1)": "three x plus two times the difference of x and one", "xp(x)": "x p of x",
     "p(x) -&gt; 2": "p of x goes to two",
     # text

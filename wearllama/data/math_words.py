@@ -19,7 +19,7 @@ GREEK = {
 FUNCTIONS = {
     "sin": "the sine of", "cos": "the cosine of", "tan": "the tangent of", "ln": "the natural logarithm of",
     "log": "the logarithm of", "exp": "e to the power of", "det": "the determinant of", "sqrt": "the square root of",
-    "√": "the square root of", "max": "the maximum of", "min": "the minimum of",
+    "√": "the square root of", "∛": "the cube root of", "max": "the maximum of", "min": "the minimum of",
     "gcd": "the greatest common divisor of",
     "lcm": "the least common multiple of", "arcsin": "the arc sine of", "arccos": "the arc cosine of",
     "arctan": "the arc tangent of", "lim": "the limit of", "dim": "the dimension of",

@@ -17,7 +17,8 @@ _UNITS = {
     "W": "watt", "kW": "kilowatt", "J": "joule", "kJ": "kilojoule", "N": "newton", "Pa": "pascal", "kPa": "kilopascal",
     "mol": "mole", "K": "kelvin", "eV": "electronvolt", "mL": "milliliter", "ml": "milliliter", "L": "liter",
     "ft": "foot", "in": "inch", "mi": "mile", "lb": "pound", "°C": "degree Celsius", "°F": "degree Fahrenheit",
-    "Ω": "ohm", "T": "tesla", "C": "coulomb",
+    "Ω": "ohm", "kΩ": "kiloohm", "kV": "kilovolt", "mC": "millicoulomb", "µC": "microcoulomb", "nC": "nanocoulomb",
+    "µF": "microfarad", "µm": "micrometer", "µs": "microsecond", "dB": "decibel", "T": "tesla", "C": "coulomb",
 }  # fmt: skip
 _UNCHANGED = frozenset({"hertz", "kilohertz", "megahertz", "kelvin"})
 _LATEX = {
@@ -42,12 +43,11 @@ _FUNCTION = "|".join(sorted((name for name in FUNCTIONS if name.isalpha()), key=
 _OPERATOR = r"[-+±*/^_=≠<>≤≥≈∈→⊂∪∩≡∝!%]"
 _ATOM = (
     rf"(?:\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+|d/d[a-z]|(?:{_FUNCTION})(?![A-Za-z])"
-    rf"|(?<![A-Za-z])(?:[A-Za-z]['′]*(?![A-Za-z])|[A-Za-z]{{2}}(?=[(^]))|[α-ωΑ-Ω∞√])"
+    rf"|(?<![A-Za-z])(?:[A-Za-z]['′]*(?![A-Za-z])|[A-Za-z]{{2}}(?=[(^]))|[α-ωΑ-Ω∞√∛])"
 )
-_SPAN = re.compile(
-    rf"(?:{_ATOM}|[(\[{{|]|{_OPERATOR})(?:{_ATOM}|[()\[\]{{}}|,]|{_OPERATOR}|°|(?<=[,]) | (?={_OPERATOR})|(?<={_OPERATOR}) )*"
-)
-_HAS_MATH = re.compile(rf"\d|{_OPERATOR}|[α-ωΑ-Ω∞√]|(?:{_FUNCTION})\b|[A-Za-z]['′]?\(")
+_SPACE = rf"(?<=,) | (?={_OPERATOR})|(?<={_OPERATOR}) "
+_SPAN = re.compile(rf"(?:{_ATOM}|[(\[{{|]|{_OPERATOR})(?:{_ATOM}|[()\[\]{{}}|,]|{_OPERATOR}|°|{_SPACE})*")
+_HAS_MATH = re.compile(rf"\d|{_OPERATOR}|[α-ωΑ-Ω∞√∛]|(?:{_FUNCTION})\b|[A-Za-z]['′]?\(")
 _UNIT_NAMES = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
 _MEASURE = re.compile(
     rf"(?P<minus>(?<![\w)])[-−])?(?P<number>\d[\d,]*(?:\.\d+)?|\.\d+)\s?(?P<unit>{_UNIT_NAMES})"
@@ -76,7 +76,7 @@ def verbalise(text: str) -> str:
     said = _MEASURE.sub(_measure, said)
     said = re.sub(r"_{2,}", " blank ", said)
     said = re.sub(r"\{([^{}:|]+?)\s*[:|]\s*([^{}]+)\}", r"the set of \1 such that \2", said)
-    said = re.sub(r" \| ", ". ", said)
+    said = re.sub(r"\s*\| (?=[A-Z][a-z])", ". ", said)
     if re.search(r"\bII\b", said):
         said = re.sub(r"\bI\b(?=\s+(?:only|and|or)\b|[.,])", "one", said)
     said = re.sub(rf"\b({'|'.join(sorted(_ROMAN, key=len, reverse=True))})\b", lambda m: _ROMAN[m.group()], said)
@@ -95,6 +95,7 @@ def _prepare(text: str) -> str:
     said = re.sub(r"\\[\[\]()]", " ", said)
     for _ in range(3):  # fractions in fractions
         said = re.sub(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1)/(\2)", said)
+        said = re.sub(r"\\sqrt\[3\]\{([^{}]*)\}", r"∛(\1)", said)
         said = re.sub(r"\\sqrt\{([^{}]*)\}", r"√(\1)", said)
     said = re.sub(r"\\(?:text|mathrm|mathbb|mathbf)\{([^{}]*)\}", r"\1", said)
     for command in sorted(_LATEX, key=len, reverse=True):

@@ -41,7 +41,7 @@ class VoxEvalCommand(ModelSettings):
     reader: ChatConfig = field(default_factory=ChatConfig)
     """Instead of ``ckpt`` and ``model``, with ``voxeval.input=text``: ``reader.model=smollm2``, ``hf:PATH``, ..."""
     spoken_answers: str | None = None
-    """Instead of all these: a folder of recorded replies, ``SETTING/SUBJECT/NNNNNNNN.wav``, that ``asr`` writes down."""
+    """Instead of all these: recorded replies, ``FOLDER/SETTING/SUBJECT/NNNNNNNN.wav``, that ``asr`` writes down."""
     asr: AsrConfig = field(default_factory=AsrConfig)
     """Of ``model=cascade``, and of ``spoken_answers``; Whisper-large-v3 as published."""
     controls: tuple[Control, ...] = ("majority",)
