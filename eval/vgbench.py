@@ -1,8 +1,10 @@
-"""Evaluate a WearLlama checkpoint on VGBench's three scenarios: side-talk, self-talk, speaker-switch.
+"""Evaluate a model on VGBench's three scenarios: side-talk, self-talk, speaker-switch.
 
 Run as: python eval/vgbench.py ckpt=runs/demo/sft data=data/demo/vgbench/manifest.jsonl
         torchrun --nproc_per_node=2 eval/vgbench.py ckpt=runs/demo/sft
         python eval/vgbench.py ckpt=... data=/data/vgbench.jsonl vgbench.audio_channels=1 vgbench.split=null
+        python eval/vgbench.py model=openai:NAME base_url=http://localhost:8000/v1 controls=[majority]
+        python eval/vgbench.py ckpt=... judges.side_talk.model=openai:NAME
         python eval/vgbench.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was
@@ -28,7 +30,8 @@ class VGBenchCommand(RunCommand):
 
 @launch("vgbench", VGBenchCommand)
 def main(config: VGBenchCommand) -> None:
-    existing_path(config.ckpt, "ckpt")
+    if config.ckpt is not None:
+        existing_path(config.ckpt, "ckpt")
     manifest = existing_path(config.data, "data")
     examples = load_vgbench(manifest, config.vgbench)
     root = manifest if manifest.is_dir() else manifest.parent

@@ -1,18 +1,23 @@
-"""Evaluate a WearLlama checkpoint on WearVox's four turn-based tasks.
+"""Evaluate a model on WearVox: two kinds of questions, tool calls, side-talk, translation.
 
 Run as: python eval/wearvox.py ckpt=runs/demo/sft data=data/demo/wearvox
         torchrun --nproc_per_node=2 eval/wearvox.py ckpt=runs/demo/sft
         python eval/wearvox.py ckpt=... data=/data/WearVox controls=[] harness.batch_size=32 dtype=bfloat16
         python eval/wearvox.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
+        python eval/wearvox.py model=openai:NAME base_url=http://localhost:8000/v1 controls=[majority]
+        python eval/wearvox.py model=hf:Qwen/Qwen2-Audio-7B-Instruct device=cuda:0 dtype=bfloat16
+        python eval/wearvox.py model=cascade asr.model=whisper_base llm.model=smollm2
+        python eval/wearvox.py ckpt=... judges.qa.model=openai:NAME judges.qa.endpoint.base_url=http://localhost:8000/v1
+        python eval/wearvox.py ckpt=... wearvox.crag=/data/crag.jsonl.bz2 prompts=my_prompts.yaml
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was
-stopped goes on where it was; one that is complete is only scored again. Results: OUT/wearvox/MODEL-WEIGHTS/.
+stopped goes on where it was; one that is complete is only judged and scored again. Results: OUT/wearvox/MODEL-WEIGHTS/.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wearllama.evaluation.commands import RunCommand, run_benchmark
-from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
+from wearllama.evaluation.wearvox import WearVoxConfig, read_wearvox
 from wearllama_launch import existing_path, launch
 
 
@@ -24,14 +29,19 @@ class WearVoxCommand(RunCommand):
     """Folder in the published layout."""
     wearvox: WearVoxConfig = field(default_factory=WearVoxConfig)
     """What is read."""
+    prompts: str | None = None
+    """Short for ``wearvox.prompts``."""
 
 
 @launch("wearvox", WearVoxCommand)
 def main(config: WearVoxCommand) -> None:
-    existing_path(config.ckpt, "ckpt")
+    if config.ckpt is not None:
+        existing_path(config.ckpt, "ckpt")
     folder = existing_path(config.data, "data")
-    examples = load_wearvox(folder, config.wearvox, progress=config.harness.progress)
-    run_benchmark("wearvox", config, examples, root=folder, channels=config.wearvox.channels)
+    settings = replace(config.wearvox, prompts=config.prompts or config.wearvox.prompts)
+    data = read_wearvox(folder, settings, progress=config.harness.progress)
+    channels = settings.channels
+    run_benchmark("wearvox", config, data.examples, root=folder, channels=channels, notes=data.notes())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Run as: python tools/benchmark.py mixing
         python tools/benchmark.py mixing fast=1
         python tools/benchmark.py mixing --help
+        python tools/benchmark.py evaluation fast=1
 
 The last line: {"benchmark": NAME, "ratios": {...}}.
 """
@@ -14,9 +15,10 @@ import sys
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
+from benchmarks.evaluation import main as evaluation  # noqa: E402
 from benchmarks.mixing import main as mixing  # noqa: E402
 
-BENCHMARKS = {"mixing": mixing}
+BENCHMARKS = {"evaluation": evaluation, "mixing": mixing}
 
 if __name__ == "__main__":
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""

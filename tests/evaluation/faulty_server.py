@@ -117,3 +117,12 @@ def last_words(request: dict[str, Any]) -> str:
     """Text of a request's last turn."""
     content = request["messages"][-1]["content"]
     return content if isinstance(content, str) else json.dumps(content)
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

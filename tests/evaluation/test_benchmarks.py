@@ -11,7 +11,7 @@ import pytest
 
 from wearllama.audio.io import AudioError
 from wearllama.data.manifest import Example
-from wearllama.evaluation import vgbench, wearvox
+from wearllama.evaluation import vgbench, wearvox_scores
 from wearllama.evaluation.commands import RunCommand, run_benchmark
 from wearllama.evaluation.demo_table import demo_table
 from wearllama.evaluation.harness import HarnessConfig
@@ -33,22 +33,22 @@ def said(examples: list[Example], texts: list[str]) -> list[Prediction]:
 
 def test_wearvox_rows(wearvox_data: Path) -> None:
     examples = load_wearvox(wearvox_data, WearVoxConfig())
-    assert [e.task for e in examples].count("tool_call") == 2 and len(examples) == 8  # no translation, none dropped
+    assert [e.task for e in examples].count("tool_call") == 2 and len(examples) == 9  # none dropped
     assert examples[0].audio == {"mc": "wav_mc/a100.wav", "beam": "wav/q0.wav"}  # paired by row
     assert examples[0].seconds == pytest.approx(0.3)
     assert examples[0].messages[-1]["content"] == [{"type": "audio"}]
     assert examples[0].metadata["acoustics"] == {"_noise_type": "Quiet Office"}
     assert examples[1].metadata["acoustics"] == {}
     assert load_wearvox(wearvox_data, WearVoxConfig(beam="design"))[0].audio["beam"] is None
-    assert len(load_wearvox(wearvox_data, WearVoxConfig(limit=1))) == 4
+    assert len(load_wearvox(wearvox_data, WearVoxConfig(limit=1))) == 5
 
 
 def test_perfect_and_constant_outputs(wearvox_data: Path) -> None:
     examples = load_wearvox(wearvox_data, WearVoxConfig())
-    best = wearvox.score(examples, said(examples, [e.target for e in examples]))
-    rates = wearvox.summarise(best)["rates"]
+    best = wearvox_scores.score(examples, said(examples, [e.target for e in examples]))
+    rates = wearvox_scores.summarise(best)["rates"]
     assert all(rate.hits == rate.total > 0 for rate in rates.values())
-    mute = wearvox.summarise(wearvox.score(examples, said(examples, ["[Mute]"] * 8)))
+    mute = wearvox_scores.summarise(wearvox_scores.score(examples, said(examples, ["[Mute]"] * 9)))
     assert str(mute["rates"]["micro_average/name"]).endswith("(3/8)")
     assert mute["rates"]["non-assistant-directed/correct"].value == 1.0
     assert {name: rate.total for name, rate in mute["by_noise_type"].items()} == {
@@ -92,7 +92,7 @@ def test_wearvox_needs_its_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no JSON"):
         load_wearvox(tmp_path, WearVoxConfig())
     with pytest.raises(ValueError, match="unknown"):
-        WearVoxConfig(tasks=("live_translation",))
+        WearVoxConfig(tasks=("juggling",))
 
 
 # --- VGBench ---------------------------------------------------------------------------------------------------------

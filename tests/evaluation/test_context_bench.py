@@ -1,6 +1,7 @@
 """The Context Bench: what is sent, what is read, and the figures that were published."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from wearllama.evaluation.adapters import CheckpointAdapter
+from wearllama.evaluation.agreement import fleiss_kappa
 from wearllama.evaluation.chat import Reply
 from wearllama.evaluation.chat_adapter import ChatAdapter
 from wearllama.evaluation.context_bench.dialogue import first_turn, judge_item, second_turn
@@ -21,7 +23,7 @@ from wearllama.evaluation.context_bench.judging import (
     resolve_family,
 )
 from wearllama.evaluation.context_bench.run import BenchConfig, Seat, run_bench
-from wearllama.evaluation.context_bench.scoring import fleiss_kappa, primary_score
+from wearllama.evaluation.context_bench.scoring import primary_score
 from wearllama.evaluation.context_bench.spoken import SpokenAdapter, split_turn, spoken_turns
 from wearllama.evaluation.context_bench.tasks import load_clone
 from wearllama.evaluation.harness import HarnessConfig
@@ -228,7 +230,7 @@ def test_published_points() -> None:
     assert len(first) == len(second) == 166 and counts == [9, 104, 104, 115]
     assert sum(a == b for a, b in zip(first, second, strict=True)) / 166 == pytest.approx(0.6204819, abs=5e-8)
     assert fleiss_kappa(first, second) == pytest.approx(0.4443588, abs=5e-8)
-    assert fleiss_kappa(["prior"], ["prior"]) is None
+    assert math.isnan(fleiss_kappa(["prior"], ["prior"]))
     assert primary_score(Rate(1, 1), Rate(0, 0)) is None
 
 

@@ -156,7 +156,7 @@ def qwen2_audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = Qwen2AudioForConditionalGeneration(config)
     with torch.no_grad():
         for weights in model.parameters():
-            weights.mul_(8.0)  # so that what is heard decides what is said
+            weights.mul_(2.0)  # so that what is heard decides what is said
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
@@ -175,7 +175,7 @@ def test_a_transformers_audio_model(
     model, processor = adapter._load()
     items = [adapter._heard(examples[0], clip) for clip in noisy]
     with torch.inference_mode():
-        noise, silence = model(**adapter._inputs(items, processor)).logits[:, -1]
+        noise, silence = model(**adapter._inputs(items, processor)).logits
     assert not torch.allclose(noise, silence)  # what is heard reaches the decoder
     deaf = adapter.with_input("silence")._heard(examples[0], noisy[0])
     assert deaf.audio_N is not None and not deaf.audio_N.any()

@@ -14,6 +14,7 @@ from wearllama.audio.beamforming import select_channels
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.manifest import Example, load_audio
 from wearllama.evaluation.adapters import CheckpointAdapter
+from wearllama.evaluation.models import AudioModel
 from wearllama.evaluation.predictions import Prediction
 from wearllama.evaluation.scoring import Outcome
 
@@ -25,7 +26,7 @@ def clip_views(
     examples: Sequence[Example],
     outcomes: Sequence[Outcome],
     predictions: Sequence[Prediction],
-    model: CheckpointAdapter,
+    model: AudioModel,
     root: str | Path,
     count: int = 10,
 ) -> list[dict[str, Any]]:
@@ -39,7 +40,7 @@ def clip_views(
         c0_N, cx_N = audio if isinstance(audio, tuple) else _select(audio, model)
         scale = PEAK / max(float(c0_N.abs().max()), float(cx_N.abs().max()), 1e-6)
         views.append({
-            "id": example.id, "task": example.task, "correct": outcome.marks["correct"],
+            "id": example.id, "task": example.task, "correct": outcome.marks.get("correct"),
             "words": str(example.metadata.get("transcript") or ""), "wanted": example.target,
             "said": predictions[index].raw, "note": outcome.note, "seconds": round(example.seconds, 2),
             "c0": _data_uri(c0_N * scale), "cx": _data_uri(cx_N * scale),
@@ -49,10 +50,10 @@ def clip_views(
 
 def _choose(examples: Sequence[Example], outcomes: Sequence[Outcome], count: int) -> list[int]:
     """Indices: round robin over (task, right or wrong), so that no task and no kind of outcome crowds out others."""
-    groups: dict[tuple[str, bool], list[int]] = {}
+    groups: dict[tuple[str, str], list[int]] = {}
     for index, (example, outcome) in enumerate(zip(examples, outcomes, strict=True)):
         if example.audio is not None:
-            groups.setdefault((example.task, outcome.marks["correct"]), []).append(index)
+            groups.setdefault((example.task, str(outcome.marks.get("correct"))), []).append(index)
     queues = [groups[key] for key in sorted(groups)]
     chosen: list[int] = []
     depth = 0
@@ -62,7 +63,8 @@ def _choose(examples: Sequence[Example], outcomes: Sequence[Outcome], count: int
     return sorted(chosen[:count])
 
 
-def _select(audio_MN: Tensor, model: CheckpointAdapter) -> tuple[Tensor, Tensor]:
+def _select(audio_MN: Tensor, model: AudioModel) -> tuple[Tensor, Tensor]:
+    assert isinstance(model, CheckpointAdapter)
     return select_channels(audio_MN, model.processor.array, model.processor.beam)
 
 

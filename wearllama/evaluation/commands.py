@@ -1,41 +1,36 @@
 """What the launchers of eval/ share: settings of a run, and the way from examples to a report."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import Any
 
 from wearllama.atomic import write_text
 from wearllama.data.manifest import Example
+from wearllama.data.prompts import content_hash
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
 from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
 from wearllama.evaluation.harness import Adapter, HarnessConfig
+from wearllama.evaluation.items import PAGE, write_items
+from wearllama.evaluation.judging import Judges, JudgesConfig
+from wearllama.evaluation.models import AudioModel, ModelSettings, open_model
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table
-from wearllama.simulation.conditions import CLEAN, parse_conditions
+from wearllama.simulation.conditions import CLEAN, Condition, parse_conditions
 
 
 @dataclass(kw_only=True)
-class RunCommand:
+class RunCommand(ModelSettings):
     """Settings that every benchmark's launcher has."""
 
-    ckpt: str
-    """Checkpoint folder, or a training run's folder with its ``final`` inside."""
     out: str = "runs/eval"
     """Results go to OUT/BENCHMARK/MODEL-WEIGHTS/."""
     controls: tuple[Control, ...] = ("silence", "majority")
     """What stands beside the model: ``silence``, ``transcript``, ``majority``."""
-    max_new_tokens: int = 96
-    """Longest reply; part of a prediction's key."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of the weights in memory."""
-    device: str | None = None
-    """``cpu``, ``cuda:0``, ...; by default the rank's GPU where there is one."""
     clips: int = 10
     """Recordings to listen to in the report."""
     condition: str | tuple[str, ...] = CLEAN
@@ -44,39 +39,45 @@ class RunCommand:
     """What conditions draw from."""
     harness: HarnessConfig = field(default_factory=HarnessConfig)
     """How the run goes."""
+    judges: JudgesConfig = field(default_factory=JudgesConfig)
+    """Who judges answers, translations and side-talk; the same command with another judge judges again, no more."""
 
 
 def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
-    """Where a checkpoint's results of a benchmark lie."""
-    name = model.identity["model"].replace("/", "-")
-    return Path(out) / benchmark / f"{name}-{model.identity['weights'][:8]}"
+    """Where a model's results of a benchmark lie."""
+    name, weights = model.identity["model"], model.identity["weights"]
+    if not isinstance(model, CheckpointAdapter):  # a server's address is no name for a folder
+        name, weights = re.sub(r"[^\w.+-]+", "-", name), content_hash(model.identity)
+    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}"
 
 
 def run_benchmark(
-    name: str, command: RunCommand, examples: Sequence[Example], *, root: Path, channels: int | None
+    name: str,
+    command: RunCommand,
+    examples: Sequence[Example],
+    *,
+    root: Path,
+    channels: int | None,
+    notes: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Predict, score and report under every condition; returns the pages (rank 0; [] on other ranks).
+
+    ``notes`` is what the loader has to say (rows left out); it stands in results.json.
 
     Prints each one's headline tables and, where there are several conditions, one table of all.
     """
     conditions = parse_conditions(command.condition)
-    model = CheckpointAdapter(
-        command.ckpt, max_new_tokens=command.max_new_tokens, device=command.device,
-        dtype=getattr(torch, command.dtype),
-    )  # fmt: skip
+    model = open_model(command)
     for condition in conditions:
         if condition is not None and channels is not None:
             condition.check(channels)
     # All adapters first: what a condition lacks is told before hours are spent on another.
-    systems = [
-        model if condition is None else ConditionedAdapter(model, condition, command.conditions, root)
-        for condition in conditions
-    ]
+    systems = [_under(model, condition, command, root) for condition in conditions]
     pages, found = [], []
     for condition, system in zip(conditions, systems, strict=True):
         heard = examples if condition is None else under_condition(examples, condition)
         folder = condition_folder(run_folder(command.out, name, model), condition)
-        run = _run_one(name, command, heard, system, folder, root=root, channels=channels)
+        run = _run_one(name, command, heard, system, folder, root=root, channels=channels, notes=notes)
         if run is not None:
             pages.append(run[0])
             found.append((CLEAN if condition is None else condition.name, run[1]))
@@ -87,28 +88,39 @@ def run_benchmark(
     return pages
 
 
+def _under(model: AudioModel, condition: Condition | None, command: RunCommand, root: Path) -> AudioModel:
+    if condition is None:
+        return model
+    if not isinstance(model, CheckpointAdapter):
+        raise ValueError(f"condition {condition.name}: only checkpoints are run under conditions, not {command.model}")
+    return ConditionedAdapter(model, condition, command.conditions, root)
+
+
 def _run_one(
     name: str,
     command: RunCommand,
     examples: Sequence[Example],
-    model: CheckpointAdapter,
+    model: AudioModel,
     folder: Path,
     *,
     root: Path,
     channels: int | None,
+    notes: Mapping[str, Any] | None,
 ) -> tuple[Path, dict[str, Any]] | None:
     benchmark = BENCHMARKS[name]
+    judges = Judges(command.judges, folder, progress=command.harness.progress)
     systems = evaluate(
         benchmark, examples, model, root=root, folder=folder, harness=command.harness, controls=command.controls,
-        channels=channels,
+        channels=channels, judges=judges,
     )  # fmt: skip
     if int(os.environ.get("RANK", 0)) != 0:
         return None
     first = systems[0]
     clips = clip_views(examples, first.outcomes, first.predictions, model, root, command.clips)
-    found = results(benchmark, examples, systems, data=str(root))
+    found = results(benchmark, examples, systems, data=str(root), judges=judges, notes=notes)
     page = write_run(folder, found, clips)
+    write_items(folder, f"{name}: every item of {first.identity['model']}", examples, systems, root)
     for table in section_of(found).tables[:2]:
         print(f"\n{table.text()}")
-    print(f"\nreport: {page}")
+    print(f"\nreport: {page}; every item: {folder / PAGE}")
     return page, found

@@ -4,7 +4,8 @@ The folder holds the prediction log, ``results.json`` (every figure), ``clips.js
 said), ``report.md`` and ``report.html``.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,10 +14,12 @@ import numpy as np
 
 from wearllama.data.manifest import Example, Renderer
 from wearllama.data.prompts import content_hash
-from wearllama.evaluation import vgbench, wearvox
-from wearllama.evaluation.adapters import CheckpointAdapter, MajorityAdapter
+from wearllama.evaluation import vgbench, wearvox_scores
+from wearllama.evaluation.adapters import MajorityAdapter
 from wearllama.evaluation.harness import Adapter, HarnessConfig, run
-from wearllama.evaluation.intervals import Rate, mcnemar
+from wearllama.evaluation.intervals import Mean, Rate, mcnemar
+from wearllama.evaluation.judging import Judges
+from wearllama.evaluation.models import AudioModel
 from wearllama.evaluation.predictions import Prediction, prompt_hash_of
 from wearllama.evaluation.scoring import Outcome
 
@@ -33,7 +36,7 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = {
-    "wearvox": Benchmark("wearvox", wearvox.score, wearvox.summarise),
+    "wearvox": Benchmark("wearvox", wearvox_scores.score, wearvox_scores.summarise),
     "vgbench": Benchmark("vgbench", vgbench.score, vgbench.summarise),
 }
 
@@ -53,13 +56,13 @@ class System:
     @property
     def correct(self) -> dict[str, bool]:
         """``correct`` by id."""
-        return {outcome.id: outcome.marks["correct"] for outcome in self.outcomes}
+        return {outcome.id: o for outcome in self.outcomes if (o := outcome.marks.get("correct")) is not None}
 
 
 def evaluate(
     benchmark: Benchmark,
     examples: Sequence[Example],
-    model: CheckpointAdapter,
+    model: AudioModel,
     *,
     root: str | Path,
     folder: str | Path,
@@ -67,8 +70,9 @@ def evaluate(
     controls: Sequence[Control] = (),
     channels: int | None = None,
     renderer: Renderer | None = None,
+    judges: Judges | None = None,
 ) -> list[System]:
-    """Run (or resume) the model and its controls; the first system is the model itself."""
+    """Run (or resume) the model and its controls; the first system is the model itself. Rank 0 asks the judges."""
     adapters: list[tuple[str, Adapter]] = [("model", model)]
     for control in controls:
         if control == "majority":
@@ -81,11 +85,26 @@ def evaluate(
             examples, adapter, root=root, folder=folder, config=harness, channels=channels, renderer=renderer
         )
         outcomes = benchmark.score(examples, predictions)
+        if judges is not None and int(os.environ.get("RANK", 0)) == 0:
+            outcomes = judges.apply(benchmark.name, examples, predictions, outcomes)
         systems.append(System(
             label=label, identity=dict(adapter.identity), generation=dict(adapter.generation), outcomes=outcomes,
-            predictions=predictions, summary=benchmark.summarise(outcomes), ttft_ms=_latencies(predictions),
+            predictions=predictions, summary=_summary(benchmark, outcomes, judges), ttft_ms=_latencies(predictions),
         ))  # fmt: skip
     return systems
+
+
+def _summary(benchmark: Benchmark, outcomes: Sequence[Outcome], judges: Judges | None) -> dict[str, Any]:
+    summary = benchmark.summarise(outcomes)
+    if judges is not None and "side_talk" in judges.used and "side_talk_labels_by" in summary:
+        summary["side_talk_labels_by"] = "judge"
+    return summary
+
+
+def _usage(predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Tokens that the logged outputs cost, whichever launch paid for them."""
+    names = ("prompt_tokens", "completion_tokens", "attempts")
+    return {name: sum(int(p.extra.get(name, 0)) for p in predictions) for name in names}
 
 
 def _latencies(predictions: Sequence[Prediction]) -> dict[str, dict[str, float]]:
@@ -101,14 +120,24 @@ def _latencies(predictions: Sequence[Prediction]) -> dict[str, dict[str, float]]
     }
 
 
-def results(benchmark: Benchmark, examples: Sequence[Example], systems: Sequence[System], data: str) -> dict[str, Any]:
-    """Everything the run found, JSON-ready."""
+def results(
+    benchmark: Benchmark,
+    examples: Sequence[Example],
+    systems: Sequence[System],
+    data: str,
+    *,
+    judges: Judges | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything the run found, JSON-ready; ``notes`` is what the loader has to say."""
     first = systems[0]
     return {
         "benchmark": benchmark.name,
         "data": data,
         "items": len(examples),
         "prompts": content_hash(sorted({prompt_hash_of(example) for example in examples})),
+        "judges": judges.used if judges is not None else {},
+        "notes": dict(notes or {}),
         "systems": [
             {
                 "label": system.label,
@@ -116,6 +145,7 @@ def results(benchmark: Benchmark, examples: Sequence[Example], systems: Sequence
                 "generation": system.generation,
                 "errors": sum(bool(prediction.error) for prediction in system.predictions),
                 "ttft_ms": system.ttft_ms,
+                "usage": _usage(system.predictions),
                 **jsonable(system.summary),
             }
             for system in systems
@@ -129,7 +159,7 @@ def results(benchmark: Benchmark, examples: Sequence[Example], systems: Sequence
 
 def jsonable(value: Any) -> Any:
     """Rates as objects with their interval, all the way down."""
-    if isinstance(value, Rate):
+    if isinstance(value, Rate | Mean):
         return value.to_dict()
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}

@@ -43,6 +43,10 @@ def figures_of(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     if groups:
         title = "By noise type" if name == "wearvox" else "Self-talk mute rate by discourse form"
         plots.append((title, _bars(results["systems"], breakdown, [(g, g) for g in groups], None)))
+    places = sorted({place for system in results["systems"] for place in system.get("by_place", ())})
+    if places:
+        title = "By place and loudness (as in the paper's Figure 3)"
+        plots.append((title, _bars(results["systems"], "by_place", [(p, p) for p in places], None)))
     return plots
 
 
@@ -61,7 +65,7 @@ def _bars(
         for column, (_, key) in enumerate(columns):
             rate = system[field].get(key)
             if rate and rate["total"]:
-                value = rate["rate"]
+                value = rate["mean"] if "mean" in rate else rate["rate"]
                 xs.append(column + (number - (len(systems) - 1) / 2) * width)
                 heights.append(100 * value)
                 errors.append((100 * (value - rate["low"]), 100 * (rate["high"] - value)))

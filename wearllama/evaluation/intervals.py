@@ -1,10 +1,11 @@
 """Counts with their uncertainty: Wilson intervals for rates, McNemar's exact test for two systems on the same items."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.stats import binom, norm
 
 
@@ -68,6 +69,61 @@ def rate_of(outcomes: Iterable[bool]) -> Rate:
     """Count true outcomes."""
     values = [bool(outcome) for outcome in outcomes]
     return Rate(sum(values), len(values))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean of scores in [0, 1] with a bootstrap interval."""
+
+    value: float
+    total: int
+    interval: Interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: mean, total and the 95 % interval."""
+        return {"mean": self.value, "total": self.total, "low": self.interval.low, "high": self.interval.high}
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{100 * self.value:.1f} % [{100 * low:.1f}, {100 * high:.1f}] (n = {self.total})"
+
+
+def mean_of(scores: Sequence[float], *, resamples: int = 1000, seed: int = 0) -> Mean:
+    """Mean and percentile bootstrap over the items."""
+    values_I = np.asarray(scores, dtype=np.float64)
+    if values_I.size == 0:
+        raise ValueError("no scores to average")
+    draws_RI = np.random.default_rng(seed).integers(values_I.size, size=(resamples, values_I.size))
+    low, high = np.percentile(values_I[draws_RI].mean(axis=1), (2.5, 97.5))
+    return Mean(float(values_I.mean()), values_I.size, Interval(float(low), float(high)))
+
+
+class PairedDifference(NamedTuple):
+    """First minus second on the same items, its bootstrap interval, and a two-sided p from the resamples' signs."""
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    items: int
+
+
+def paired_bootstrap(
+    first: Mapping[str, float], second: Mapping[str, float], *, resamples: int = 10_000, seed: int = 0
+) -> PairedDifference:
+    """Bootstrap of the mean difference over the items (by id) that both systems were scored on; two-sided p."""
+    shared = sorted(first.keys() & second.keys())
+    if not shared:
+        return PairedDifference(math.nan, math.nan, math.nan, 1.0, 0)
+    values_I = np.array([float(first[key]) - float(second[key]) for key in shared])
+    kinds_K, counts_K = np.unique(values_I, return_counts=True)  # few values: draw how often each comes, not each item
+    draws_RK = np.random.default_rng(seed).multinomial(len(shared), counts_K / len(shared), size=resamples)
+    means_R = draws_RK @ kinds_K / len(shared)
+    low, high = np.percentile(means_R, (2.5, 97.5))
+    below, above = float((means_R <= 0).mean()), float((means_R >= 0).mean())
+    return PairedDifference(
+        float(values_I.mean()), float(low), float(high), min(1.0, 2 * min(below, above)), len(shared)
+    )
 
 
 class PairedTest(NamedTuple):

@@ -30,8 +30,8 @@ class ModelSettings:
     """For ``openai:``."""
     asr: AsrConfig = field(default_factory=AsrConfig)
     """For ``cascade``: the recogniser."""
-    llm: ChatConfig = field(default_factory=lambda: ChatConfig(model="smollm2"))
-    """For ``cascade``: the text model."""
+    llm: ChatConfig = field(default_factory=ChatConfig)
+    """For ``cascade``: the text model; by default the packaged SmolLM2."""
     max_new_tokens: int = 96
     """Longest reply; part of a prediction's key."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -63,7 +63,8 @@ def open_model(settings: ModelSettings) -> AudioModel:
     assert settings.model is not None
     kind, name = split_model(settings.model, KINDS)
     if kind == "cascade":
-        return CascadeAdapter(open_recogniser(settings.asr), open_chat(settings.llm))
+        llm = replace(settings.llm, model=settings.llm.model or "smollm2")
+        return CascadeAdapter(open_recogniser(settings.asr), open_chat(llm))
     truncate = settings.too_long != "error"
     if kind == "openai":
         endpoint = settings.endpoint

@@ -41,7 +41,8 @@ svg { max-width: 100%; height: auto }
 {% for t in s.tables[1:] %}{{ table(t) }}{% endfor %}
 {% if s.clips %}<h3>Listen: {{ s.clips | length }} recordings</h3>
 {% for c in s.clips %}<div class="clip"><b>{{ c.id }}</b> · {{ c.task }} · {{ c.seconds }} s ·
-<span class="{{ 'right' if c.correct else 'wrong' }}">{{ 'right' if c.correct else 'wrong' }}</span>
+{% if c.correct is none %}<span class="note">not scored</span>{% else -%}
+<span class="{{ 'right' if c.correct else 'wrong' }}">{{ 'right' if c.correct else 'wrong' }}</span>{% endif %}
 {% if c.note %}<span class="note">({{ c.note }})</span>{% endif %}<br>
 words: <i>{{ c.words or '(none)' }}</i><br>
 wanted <code>{{ c.wanted }}</code><br>said <code>{{ c.said or '(nothing)' }}</code><br>
@@ -70,6 +71,11 @@ def section_of(results: Mapping[str, Any], clips: Sequence[dict[str, Any]] = ())
         f"{first['identity']['weights']}; prompts {results['prompts']}; greedy, at most "
         f"{first['generation'].get('max_new_tokens', '-')} new tokens; {first['errors']} items failed."
     )
+    notes = results.get("notes") or {}
+    if notes.get("rows_left_out"):
+        facts += f" {notes['rows_left_out']} rows were left out, the first: {notes['left_out_because'][0]}."
+    if notes.get("grounded_without_search_results"):
+        facts += f" {notes['grounded_without_search_results']} grounded questions have no search results."
     title = {"wearvox": "WearVox", "vgbench": "VGBench"}[results["benchmark"]]
     return Section(title, facts, tables_of(results), figures_of(results), list(clips))
 

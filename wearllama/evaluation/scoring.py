@@ -51,6 +51,10 @@ class Outcome:
     marks: Mapping[str, bool]
     note: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Numbers beside the marks: ``session`` (a translation's score), ``turns``, ``truncated_from_s``, ..."""
+    unscored: str = ""
+    """Why the mark that counts is missing; empty where the item is scored."""
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

@@ -1,127 +1,53 @@
 """Results as tables of words: one source for the terminal, Markdown and HTML. Published rows are marked."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wearllama.evaluation import published
-from wearllama.evaluation.intervals import Rate
-from wearllama.evaluation.wearvox import TITLES
+from wearllama.evaluation.table import MARK, Table, breakdown, cell, headline, label, per_cent
+from wearllama.evaluation.wearvox import TITLES, TRANSLATION
+from wearllama.evaluation.wearvox_tables import WEARVOX_RATES, wearvox_tables
 
-MARK = " (published)"
-
-
-class Table(NamedTuple):
-    """A titled table; a row whose first cell ends in MARK was printed by a paper, not measured here."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    note: str = ""
-
-    def markdown(self) -> str:
-        """GitHub Markdown."""
-        lines = [f"### {self.title}", "", "| " + " | ".join(self.header) + " |", "|" + "---|" * len(self.header)]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
-        return "\n".join([*lines, *(["", self.note] if self.note else [])]) + "\n"
-
-    def text(self) -> str:
-        """Aligned columns for a terminal."""
-        rows = [self.header, *self.rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(self.header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines.insert(1, "-" * (sum(widths) + 2 * len(widths) - 2))
-        return "\n".join([self.title, *lines, *([self.note] if self.note else [])])
-
-
-def cell(rate: Mapping[str, Any] | None) -> str:
-    """A rate (``Rate.to_dict()``) with its interval and count; a dash where nothing was counted."""
-    return str(Rate(rate["hits"], rate["total"])) if rate and rate["total"] else "-"
+__all__ = ["HEADLINE", "MARK", "Table", "cell", "conditions_table", "tables_of"]
 
 
 def tables_of(results: Mapping[str, Any]) -> list[Table]:
     """All tables of a benchmark's results, the headline first."""
-    make = {"wearvox": _wearvox, "vgbench": _vgbench}[results["benchmark"]]
+    make = {"wearvox": wearvox_tables, "vgbench": _vgbench}[results["benchmark"]]
     return [*make(results), *_common(results)]
 
 
-_WEARVOX_RATES = (
-    ("search QA", "grounding/correct"), ("closed-book QA", "closed_book/correct"), ("tool name", "tool_call/name"),
-    ("tool loose", "tool_call/loose"), ("tool strict", "tool_call/strict"),
-    ("side-talk", "non-assistant-directed/correct"),
-    ("micro (tool name)", "micro_average/name"), ("micro (tool strict)", "micro_average/strict"),
-)  # fmt: skip
 _VGBENCH_RATES = (
     ("switch mute", "speaker_switch/switch"), ("same-speaker tool", "speaker_switch/same_speaker"),
     ("text-only tool", "speaker_switch/text_only"), ("all three", "speaker_switch/all_three"),
     ("self-talk mute", "self_talk"), ("side-talk", "side_talk"),
 )  # fmt: skip
-HEADLINE = {"wearvox": _WEARVOX_RATES, "vgbench": _VGBENCH_RATES}
+HEADLINE = {"wearvox": WEARVOX_RATES, "vgbench": _VGBENCH_RATES}
 """Columns of the headline tables: title and the rate's name."""
 
 
-def _headline(results: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
-    return [
-        (_label(system), *(cell(system["rates"].get(name)) for _, name in columns)) for system in results["systems"]
-    ]
-
-
-def _label(system: Mapping[str, Any]) -> str:
-    return system["label"].replace("model", system["identity"]["model"], 1)
-
-
-def _per_cent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
-
-
-def _wearvox(results: Mapping[str, Any]) -> list[Table]:
-    rows = _headline(results, _WEARVOX_RATES)
-    for name, (search, closed, tool, side, micro) in published.WEARVOX.items():
-        cells = (search, closed, None, None, tool, side, None, micro)
-        rows.append((name + MARK, *map(_per_cent, cells)))
-    note = (
-        "QA here: exact or alias match. Tool: name only; syntax tree with free arguments compared loosely "
-        f"(content-word F1 >= 0.5); syntax tree strictly. 95 % Wilson intervals. Published: {published.WEARVOX_SOURCE}."
-    )
-    header = ("system", *(title for title, _ in _WEARVOX_RATES))
-    tables = [Table("WearVox, turn-based tasks", header, rows, note)]
-    tables.append(_breakdown(results, "by_noise_type", "By noise type (micro-average, tool calls by name)"))
-    noise = [
-        (name + MARK, _per_cent(sc), _per_cent(mc), str(n)) for name, (sc, mc, n) in published.WEARVOX_NOISE.items()
-    ]
-    header = ("noise type", "SC WearLlama", "MC WearLlama", "items")
-    tables.append(Table("By noise type, as published", header, noise, f"Published: {published.WEARVOX_NOISE_SOURCE}."))
-    tables.append(_breakdown(results, "by_environment", "By environment (micro-average, tool calls by name)"))
-    return tables
-
-
 def _vgbench(results: Mapping[str, Any]) -> list[Table]:
-    rows = _headline(results, _VGBENCH_RATES)
+    rows = headline(results, _VGBENCH_RATES)
+    by = results["systems"][0].get("side_talk_labels_by", "rule")
     for name, r in published.VGBENCH.items():
         cells = (r.switch_mute, r.same_speaker, r.text_only, None, r.self_talk, r.side_talk)
-        rows.append((name + MARK, *map(_per_cent, cells)))
+        rows.append((name + MARK, *map(per_cent, cells)))
     note = (
-        "Joint scores: muting counts only beside the tool rates. Side-talk's free answers are labelled by rule here, "
-        f"not by an LLM judge. 95 % Wilson intervals. Published: {published.VGBENCH_SOURCE}."
+        "Joint scores: muting counts only beside the tool rates. Side-talk's free answers are labelled by "
+        f"{by} here. 95 % Wilson intervals. Published: {published.VGBENCH_SOURCE}."
     )
     tables = [Table("VGBench", ("system", *(title for title, _ in _VGBENCH_RATES)), rows, note)]
     by_tool = results["systems"][0]["by_tool"]
     tools = sorted({tool for rates in by_tool.values() for tool in rates})
     rows = [(tool, *(cell(by_tool[c].get(tool)) for c in by_tool)) for tool in tools]
     tables.append(Table("Speaker-switch by tool (the model)", ("tool", *by_tool), rows))
-    tables.append(_breakdown(results, "self_talk_by_discourse", "Self-talk by discourse form"))
-    tables.append(_breakdown(results, "side_talk_by_order", "Side-talk by order"))
-    tables.append(_breakdown(results, "side_talk_by_target", "Side-talk by wanted action"))
+    tables.append(breakdown(results, "self_talk_by_discourse", "Self-talk by discourse form"))
+    tables.append(breakdown(results, "side_talk_by_order", "Side-talk by order"))
+    tables.append(breakdown(results, "side_talk_by_target", "Side-talk by wanted action"))
     labels = list(results["systems"][0]["side_talk_labels"])
-    rows = [(_label(s), *(str(s["side_talk_labels"][label]) for label in labels)) for s in results["systems"]]
-    tables.append(Table("Side-talk: whom the action serves (by rule)", ("system", *labels), rows))
+    rows = [(label(s), *(str(s["side_talk_labels"][kind]) for kind in labels)) for s in results["systems"]]
+    tables.append(Table(f"Side-talk: whom the action serves (by {by})", ("system", *labels), rows))
     return [table for table in tables if table.rows]
-
-
-def _breakdown(results: Mapping[str, Any], key: str, title: str) -> Table:
-    systems = results["systems"]
-    names = sorted({name for system in systems for name in system[key]})
-    rows = [(name, *(cell(system[key].get(name)) for system in systems)) for name in names]
-    return Table(title, ("", *map(_label, systems)), rows)
 
 
 def _common(results: Mapping[str, Any]) -> list[Table]:
@@ -130,29 +56,57 @@ def _common(results: Mapping[str, Any]) -> list[Table]:
     tasks = list(systems[0]["actions"])
     kinds = ("mute", "tool", "answer", "malformed")
     rows = [
-        (_label(s), TITLES.get(task, task), *(str(s["actions"][task].get(kind, 0)) for kind in kinds))
+        (label(s), TITLES.get(task, task), *(str(s["actions"][task].get(kind, 0)) for kind in kinds))
         for s in systems
         for task in tasks
         if s["actions"].get(task)
     ]
     tables.append(Table("What was done", ("system", "task", *kinds), rows))
     rows = [
-        (_label(s), TITLES.get(task, task), f"{t['p50']:.0f} ms", f"{t['p95']:.0f} ms", str(t["n"]))
+        (label(s), TITLES.get(task, task), f"{t['p50']:.0f} ms", f"{t['p95']:.0f} ms", str(t["n"]))
         for s in systems
         for task, t in s["ttft_ms"].items()
     ]
     if results["benchmark"] == "wearvox":
-        tasks = ["grounding", "closed_book", "tool_call", "non-assistant-directed"]
+        tasks = ["grounding", "closed_book", "tool_call", "non-assistant-directed", TRANSLATION]
         for name, values in published.WEARVOX_TTFT_MS.items():
             rows += [(name + MARK, TITLES[t], f"{v} ms (mean)", "-", "-") for t, v in zip(tasks, values, strict=True)]
+    tables += [_spent(results), _unscored(results)]
     note = "Alone (batch of one), from the recording in memory to the first token: features, encoder, prefill."
     tables.append(Table("Time to first token", ("system", "task", "p50", "p95", "items"), rows, note))
+    tables = [table for table in tables if table.rows]
     rows = [(f"{t['first']} against {t['second']}", str(t["only_first"]), str(t["only_second"]), f"{t['p_value']:.2g}")
             for t in results["paired_tests"]]  # fmt: skip
     if rows:
         header = ("pair", "only the first right", "only the second right", "p (McNemar, exact)")
         tables.append(Table("Paired tests on the same items", header, rows))
     return tables
+
+
+def _spent(results: Mapping[str, Any]) -> Table:
+    """Tokens of models and judges, where they tell."""
+    rows = [
+        (label(s), str(u["prompt_tokens"]), str(u["completion_tokens"]), f"{u['usd']:.4f}" if u.get("usd") else "-")
+        for s in results["systems"]
+        if (u := s.get("usage") or {}).get("prompt_tokens")
+    ]
+    for role, used in (results.get("judges") or {}).items():
+        name = f"judge {role} ({used['model']['model']}, prompt {used['prompt']})"
+        rows.append((name, str(used["prompt_tokens"]), str(used["completion_tokens"]), "-"))
+    return Table("Tokens", ("who", "prompt", "completion", "USD"), rows, "As the models count them; all launches.")
+
+
+def _unscored(results: Mapping[str, Any]) -> Table:
+    """What no score counts, and why: never guessed, never dropped in silence."""
+    rows = [
+        (label(s), TITLES.get(task, task), str((s.get("unscored") or {}).get(task, 0)),
+         str((s.get("truncated") or {}).get(task, 0)))
+        for s in results["systems"]
+        for task in s["actions"]
+        if (s.get("unscored") or {}).get(task) or (s.get("truncated") or {}).get(task)
+    ]  # fmt: skip
+    note = "Not scored: no judge was configured, or its words held no verdict. Cut: longer than the model takes (*)."
+    return Table("Not scored, or cut", ("system", "task", "not scored", "cut"), rows, note)
 
 
 def conditions_table(benchmark: str, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:

@@ -236,6 +236,7 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "side_talk_by_target": _group(side, lambda item: item["target_action"]["kind"]),
         "side_talk_labels": {label: sum(o.note == label for o in side) for label in LABELS},
         "side_talk_labels_by": "rule",
+        "unscored": {"side_talk": n} if (n := sum(bool(o.unscored) for o in side)) else {},
         "actions": {task: dict(Counter(o.kind for o in outcomes if o.task == task)) for task in tasks},
     }
 
@@ -245,7 +246,7 @@ def _of(outcomes: Sequence[Outcome], task: str) -> list[Outcome]:
 
 
 def _rate(outcomes: Sequence[Outcome]) -> Rate:
-    return rate_of(outcome.marks["correct"] for outcome in outcomes)
+    return rate_of(o.marks["correct"] for o in outcomes if "correct" in o.marks)
 
 
 def _group(outcomes: Sequence[Outcome], key: Any) -> dict[str, Rate]:

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def summary(run: BenchRun) -> dict[str, Any]:
         "unscored_trials": run.unscored,
         "conditions": {name: _figures(trials) for name, trials in conditions.items()},
         "judge_agreement_at_baseline": None if both is None else {
-            "fleiss_kappa": both.kappa, "observed": both.observed, "trials": both.trials,
+            "fleiss_kappa": None if math.isnan(both.kappa) else both.kappa, "observed": both.observed, "trials": both.trials,
         },
         "manifest": manifest(run),
     }  # fmt: skip
@@ -192,7 +193,7 @@ def _counts(counts: dict[str, int], what: str) -> str:
 def _agreement(both: Agreement | None) -> str:
     if both is None:
         return "No ranking judge in this run (ranking_judge.model=...)."
-    kappa = "undefined (one label only)" if both.kappa is None else f"{both.kappa:.3f}"
+    kappa = "undefined (one label only)" if math.isnan(both.kappa) else f"{both.kappa:.3f}"
     return (
         f"- Trials with both labels: {both.trials}\n- Observed agreement: {100 * both.observed:.1f} %\n"
         f"- Fleiss' kappa: {kappa}\n\n{_counts(dict(both.differing), 'the judges')}"

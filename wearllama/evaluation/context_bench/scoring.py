@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wearllama.evaluation.agreement import fleiss_kappa
 from wearllama.evaluation.context_bench.judging import implied_label
 from wearllama.evaluation.context_bench.tasks import SCORED, Label, Task
 from wearllama.evaluation.intervals import Rate, rate_of
@@ -46,8 +47,8 @@ class Primary(NamedTuple):
 class Agreement:
     """Two judges on the same trials."""
 
-    kappa: float | None
-    """Fleiss' kappa; None where both only ever used one label."""
+    kappa: float
+    """Fleiss' kappa; NaN where both only ever used one label."""
     observed: float
     trials: int
     differing: Mapping[str, int] = field(default_factory=dict)
@@ -72,20 +73,6 @@ def primary_score(current: Rate, prior: Rate) -> Primary | None:
     means = [np.mean([rng.choice(values, values.size).mean() for values in outcomes]) for _ in range(RESAMPLES)]
     low, high = np.percentile(means, [2.5, 97.5], method="inverted_cdf")
     return Primary((current.value + prior.value) / 2, float(low), float(high))
-
-
-def fleiss_kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
-    """Fleiss' kappa (1971) of two raters; None for no items, or where chance alone would always agree.
-
-    Unlike Cohen's, chance agreement comes from the labels of both raters together.
-    """
-    pairs = list(zip(first, second, strict=True))
-    if not pairs:
-        return None
-    observed = sum(a == b for a, b in pairs) / len(pairs)
-    given = [label for pair in pairs for label in pair]
-    chance = sum((given.count(label) / len(given)) ** 2 for label in set(given))
-    return None if chance == 1 else (observed - chance) / (1 - chance)
 
 
 def agreement(trials: Sequence[Trial]) -> Agreement | None:
