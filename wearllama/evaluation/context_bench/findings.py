@@ -65,7 +65,8 @@ def summary(run: BenchRun) -> dict[str, Any]:
         "unscored_trials": run.unscored,
         "conditions": {name: _figures(trials) for name, trials in conditions.items()},
         "judge_agreement_at_baseline": None if both is None else {
-            "fleiss_kappa": None if math.isnan(both.kappa) else both.kappa, "observed": both.observed, "trials": both.trials,
+            "fleiss_kappa": None if math.isnan(both.kappa) else both.kappa,
+            "observed": both.observed, "trials": both.trials,
         },
         "manifest": manifest(run),
     }  # fmt: skip
