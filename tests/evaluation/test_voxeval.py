@@ -117,6 +117,10 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("A bird in the hand", None, None),
         ("", None, None),
         ("I do not know", None, None),
+        ("A. red\nB. dark red\nC. blue", None, "C"),
+        ("Option A: red. Option B: dark red. Option C: blue. Option D: forty-two.", None, "D"),
+        ("I would go with option B", "B", "B"),
+        ("Option C", "C", "C"),
     ],
 )
 def test_the_extractor_reads_or_does_not_and_never_guesses(reply: str, whole: str | None, final: str | None) -> None:

@@ -15,12 +15,14 @@ _SPELT = {
     "sea": "C", "charlie": "C", "d": "D", "dee": "D", "delta": "D",
 }  # fmt: skip
 _ANNOUNCED = re.compile(
-    r"\b(?:(?:correct|right|best|final|my)\s+)*(?:answer|choice|option)\b"
+    r"\b(?:answer|(?:i|would|will)\s+(?:choose|pick|select|go with))\b"
     r"(?:\s*(?:is|was|would be|must be|should be|:|-|,|the|option|choice|letter|answer|thus|to this question))*"
     r"\s*[:\-]?\s*[\"'(\[*]*(?P<letter>[A-Za-z]+)\b(?P<next>\s+[a-z]+)?",
     re.IGNORECASE,
 )
+_NAMED = re.compile(r"\b(?:option|choice|letter)\s+(?P<letter>[A-D])\b", re.IGNORECASE)
 _BARE = re.compile(r"^[\s\"'(\[*]*(?P<letter>[A-Da-d])(?:[\s\"')\]*]*$|[.):,\]]|\s+-)")
+_LISTED = re.compile(r"^\s*\(?(?P<letter>[A-D])[.):]", re.MULTILINE)
 _BRACKETED = re.compile(r"\((?P<letter>[A-D])\)")
 _ANSWER_CUE = re.compile(r"\b(?:answer|therefore|thus|hence)\b", re.IGNORECASE)
 
@@ -28,19 +30,20 @@ _ANSWER_CUE = re.compile(r"\b(?:answer|therefore|thus|hence)\b", re.IGNORECASE)
 def extract(reply: str, options: Sequence[str]) -> str | None:
     """The option that a whole reply chooses, or None.
 
-    In order: the last letter that is announced as the answer; the letter that the reply begins with or consists of; one
-    bracketed letter; the one option whose text stands in the reply. Two candidates of the same rule are none.
+    In order: the last letter that is announced as the answer; the letter that the reply begins with, unless it lists
+    several; the one letter that is named ("option B") or bracketed; the one option whose text stands in the reply.
+    Several candidates of one rule are none, so that a reply that only repeats the options chooses nothing.
     """
     announced = _announced(reply)
     if announced:
         return announced[-1]
-    if match := _BARE.match(reply):
+    match = _BARE.match(reply)
+    if match and len(set(_LISTED.findall(reply))) < 2:
         return match.group("letter").upper()
-    bracketed = set(_BRACKETED.findall(reply))
-    if len(bracketed) == 1:
-        return bracketed.pop()
-    if bracketed:
-        return None
+    for pattern in (_NAMED, _BRACKETED):
+        letters = {letter.upper() for letter in pattern.findall(reply)}
+        if letters:
+            return letters.pop() if len(letters) == 1 else None
     return _by_text(reply, options)
 
 
