@@ -114,7 +114,7 @@ class _Parser:
             kinds.append(op)
         if not kinds:
             return Spoken(words, "negative") if sign else first
-        kind = {("+",): "sum", ("-",): "difference"}.get(tuple(kinds), "several")
+        kind = {"+": "sum", "-": "difference"}.get("".join(kinds), "several")
         return Spoken(words, kind, tuple(parts))
 
     def term(self) -> Spoken:

@@ -65,9 +65,13 @@ def correct_oneself(text: str, rng: random.Random, every: int) -> str:
 def speak_as_learner(text: str, rng: random.Random, every: int) -> str:
     """Articles dropped and verbs in the wrong form; each with the chance of 2 in ``every``, at most always."""
     share = min(1.0, 2 / every)
-    said = _ARTICLE.sub(lambda match: "" if rng.random() < share else match.group(), text)
-    for pattern, replacement in _LEARNER:
-        said = pattern.sub(lambda match, new=replacement: new if rng.random() < share else match.group(), said)
+
+    def sometimes(pattern: re.Pattern[str], new: str, said: str) -> str:
+        return pattern.sub(lambda match: new if rng.random() < share else match.group(), said)
+
+    said = sometimes(_ARTICLE, "", text)
+    for pattern, new in _LEARNER:
+        said = sometimes(pattern, new, said)
     return said
 
 
