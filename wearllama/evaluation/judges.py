@@ -163,7 +163,7 @@ def parse_translation(text: str) -> float | None:
             score = float(score)
         except ValueError:
             return None
-    if type(score) not in (int, float) or not 0 <= score <= 1:
+    if not isinstance(score, int | float) or isinstance(score, bool) or not 0 <= score <= 1:
         return None
     steps = round(score / _STEP)
     return round(steps * _STEP, 2) if abs(steps * _STEP - score) < 1e-6 else None

@@ -115,7 +115,8 @@ class LocalChat:
             tokenizer = AutoTokenizer.from_pretrained(self.path)
             if tokenizer.chat_template is None:
                 raise ValueError(f"{self.path}: its tokenizer has no chat template, which a chat model needs")
-            model = AutoModelForCausalLM.from_pretrained(self.path, dtype=self.dtype).to(self.device).eval()
+            model: Any = AutoModelForCausalLM.from_pretrained(self.path, dtype=self.dtype)
+            model = model.to(self.device).eval()
             self._loaded.extend((model, tokenizer))
         return self._loaded
 
