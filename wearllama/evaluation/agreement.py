@@ -50,6 +50,17 @@ def cohen_kappa(first: Sequence[Any], second: Sequence[Any]) -> float:
     return math.nan if chance == 1 else (observed - chance) / (1 - chance)
 
 
+def fleiss_kappa(first: Sequence[Any], second: Sequence[Any]) -> float:
+    """Agreement beyond chance of two raters (Fleiss 1971): chance comes from the labels of both raters together."""
+    total = len(first)
+    if total != len(second) or not total:
+        raise ValueError(f"{len(first)} and {len(second)} ratings, wanted as many of both and at least one")
+    observed = sum(x == y for x, y in zip(first, second, strict=True)) / total
+    given = [*first, *second]
+    chance = sum((given.count(kind) / len(given)) ** 2 for kind in set(given))
+    return math.nan if chance == 1 else (observed - chance) / (1 - chance)
+
+
 def pearson(first: Sequence[float], second: Sequence[float]) -> float:
     """Pearson's correlation."""
     a_I, b_I = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)

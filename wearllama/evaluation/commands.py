@@ -14,7 +14,7 @@ from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
 from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
-from wearllama.evaluation.harness import HarnessConfig
+from wearllama.evaluation.harness import Adapter, HarnessConfig
 from wearllama.evaluation.items import PAGE, write_items
 from wearllama.evaluation.judging import Judges, JudgesConfig
 from wearllama.evaluation.models import AudioModel, ModelSettings, open_model
@@ -51,7 +51,7 @@ def pair_folder(folder: Path, pair: ChannelPair | None) -> Path:
     return folder if pair is None else folder / "pairs" / pair.name
 
 
-def run_folder(out: str | Path, benchmark: str, model: AudioModel) -> Path:
+def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
     """Where a model's results of a benchmark lie."""
     name, weights = model.identity["model"], model.identity["weights"]
     if not isinstance(model, CheckpointAdapter):  # a server's address is no name for a folder

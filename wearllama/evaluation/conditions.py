@@ -44,7 +44,7 @@ class ConditionedAdapter(CheckpointAdapter):
         self.condition, self.settings = condition, settings
         self._noise = NoiseBank(settings.noise, speech=settings.speech)
         self._scenes = SceneFile(Path(root) / NAME) if condition.is_scene else None
-        described: list[Any] = [settings.seed, _listing(self._noise)]
+        described: list[Any] = [settings.seed, noise_listing(self._noise)]
         if self._scenes is not None:
             described.append(self._scenes.stamp)
         self._identity = {**model.identity, "condition": condition.name, "condition_data": content_hash(described)}
@@ -84,7 +84,8 @@ def condition_folder(folder: Path, condition: Condition | None) -> Path:
     return folder if condition is None else folder / "conditions" / condition.name.replace(":", "_")
 
 
-def _listing(noise: NoiseBank) -> list[tuple[str, str, int]]:
+def noise_listing(noise: NoiseBank) -> list[tuple[str, str, int]]:
+    """What a noise bank draws from: kind, file name and size, in order."""
     files = [(kind, path) for kind, paths in noise.files.items() for path in paths]
     files += [(name, path) for name, paths in noise.speakers.items() for path in paths]
     return sorted((kind, path.name, path.stat().st_size) for kind, path in files)

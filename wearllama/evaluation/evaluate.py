@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from wearllama.data.manifest import Example
+from wearllama.data.manifest import Example, Renderer
 from wearllama.data.prompts import content_hash
 from wearllama.evaluation import vgbench, wearvox_scores
 from wearllama.evaluation.adapters import MajorityAdapter
@@ -69,6 +69,7 @@ def evaluate(
     harness: HarnessConfig,
     controls: Sequence[Control] = (),
     channels: int | None = None,
+    renderer: Renderer | None = None,
     judges: Judges | None = None,
 ) -> list[System]:
     """Run (or resume) the model and its controls; the first system is the model itself. Rank 0 asks the judges."""
@@ -80,7 +81,9 @@ def evaluate(
             adapters.append((f"model, {control}", model.with_input(control)))
     systems = []
     for label, adapter in adapters:
-        predictions = run(examples, adapter, root=root, folder=folder, config=harness, channels=channels)
+        predictions = run(
+            examples, adapter, root=root, folder=folder, config=harness, channels=channels, renderer=renderer
+        )
         outcomes = benchmark.score(examples, predictions)
         if judges is not None and int(os.environ.get("RANK", 0)) == 0:
             outcomes = judges.apply(benchmark.name, examples, predictions, outcomes)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from wearllama.audio.io import AudioError
 from wearllama.data.actions import parse_action
-from wearllama.data.manifest import Clip, Example, load_audio
+from wearllama.data.manifest import Clip, Example, Renderer, load_audio
 from wearllama.evaluation.predictions import (
     Prediction,
     PredictionLog,
@@ -82,6 +82,7 @@ def run(
     folder: str | Path,
     config: HarnessConfig,
     channels: int | None = None,
+    renderer: Renderer | None = None,
 ) -> list[Prediction]:
     """Predict what the log in ``folder`` lacks, wait for the other ranks, and return ALL predictions in order.
 
@@ -89,10 +90,19 @@ def run(
         examples: unique ids, audio paths relative to ``root``.
         folder: run folder; may hold predictions of other models or prompts, which are left alone.
         channels: microphones that a recording must have; None takes any number.
+        renderer: makes the sound of examples that are recipes.
     """
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     predict(
-        examples, adapter, root=root, folder=folder, config=config, channels=channels, rank=rank, world_size=world_size
+        examples,
+        adapter,
+        root=root,
+        folder=folder,
+        config=config,
+        channels=channels,
+        renderer=renderer,
+        rank=rank,
+        world_size=world_size,
     )
     keys = keys_of(examples, adapter, root)
     if world_size > 1:
@@ -114,6 +124,7 @@ def predict(
     folder: str | Path,
     config: HarnessConfig,
     channels: int | None = None,
+    renderer: Renderer | None = None,
     rank: int = 0,
     world_size: int = 1,
 ) -> None:
@@ -131,7 +142,7 @@ def predict(
         if example.id in refused:
             return AudioError(refused[example.id])
         try:
-            return load_audio(example, root, channels=channels)
+            return load_audio(example, root, renderer, channels=channels)
         except AudioError as error:
             if config.bad_item == "error":
                 raise

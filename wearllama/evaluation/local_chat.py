@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2.exceptions import TemplateError
 
 from wearllama.data.assets import cache_root
 from wearllama.evaluation.adapters import weights_hash
@@ -78,7 +79,11 @@ class LocalChat:
     def _ids(self, conversation: Conversation) -> list[int]:
         _, tokenizer = self._load()
         turns = [dict(turn) for turn in conversation]
-        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        try:
+            text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        except TemplateError:
+            # Some templates insist on alternating turns.
+            text = tokenizer.apply_chat_template(merge_turns(turns), tokenize=False, add_generation_prompt=True)
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     @torch.inference_mode()
@@ -114,3 +119,14 @@ class LocalChat:
             model = model.to(self.device).eval()
             self._loaded.extend((model, tokenizer))
         return self._loaded
+
+
+def merge_turns(conversation: Conversation) -> list[dict[str, Any]]:
+    """Consecutive turns of one role as one, joined by a line break."""
+    merged: list[dict[str, Any]] = []
+    for turn in conversation:
+        if merged and merged[-1]["role"] == turn["role"]:
+            merged[-1]["content"] += f"\n{turn['content']}"
+        else:
+            merged.append(dict(turn))
+    return merged

@@ -93,3 +93,25 @@ VGBENCH: dict[str, VGBenchRow] = {
     "VoxGate SFT": VGBenchRow(91.3, 100.0, 100.0, 52.0, 68.4),
     "VoxGate SFT + pair GRPO": VGBenchRow(92.5, 100.0, 100.0, 60.0, 70.9),
 }
+
+CONTEXT_BENCH_SOURCE = "the benchmark's README, sweep of 2026-05-06, 166 tasks; percentile bootstrap"
+CONTEXT_BENCH: dict[str, tuple[str, tuple[float, float, float]]] = {
+    "gemini-2.5-flash, Gemini judge": ("baseline", (69.9, 60.2, 79.4)),
+    "gemini-2.5-flash-lite, Gemini judge": ("baseline", (54.1, 45.1, 63.2)),
+    "gemini-2.5-flash-lite without camera, Gemini judge": ("baseline", (17.0, 9.5, 24.3)),
+    "gemini-2.5-flash, Codex judge": ("baseline", (82.2, 73.0, 89.6)),
+    "gemini-2.5-flash-lite, Codex judge": ("baseline", (77.6, 68.2, 86.0)),
+    "gemini-2.5-flash-lite without camera, Codex judge": ("baseline", (2.3, 0.0, 6.1)),
+}
+"""Prompt condition, and primary score with its interval (per cent)."""
+
+VOXEVAL_SOURCE = "arXiv 2501.04962 and its repository's table; spoken answers through Whisper-large-v3"
+VOXEVAL: dict[str, tuple[float, ...]] = {
+    "SpeechGPT": (0.01, 0.01, 0.00, 0.01, 0.02, 0.00, 0.00, 0.00, 0.01, 0.01, 0.01),
+    "TWIST": (4.80, 5.58, 1.16, 3.32, 2.75, 5.16, 3.68, 5.44, 5.03, 4.34, 4.88),
+    "SPIRIT-LM": (20.84, 20.96, 20.84, 20.70, 19.66, 20.76, 19.50, 17.88, 19.11, 20.19, 20.44),
+    "Moshi": (12.16, 12.21, 11.53, 12.98, 11.92, 12.05, 10.18, 6.09, 10.13, 10.51, 11.87),
+    "GLM-4-Voice": (37.63, 37.64, 36.42, 36.77, 37.64, 38.15, 36.95, 33.45, 34.69, 37.28, 36.43),
+    "Whisper + Llama-3.1-8B": (55.25,),
+}
+"""Per cent, in the order of the eleven settings; only alloy of the cascade."""

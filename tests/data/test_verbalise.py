@@ -1,0 +1,79 @@
+"""What questions sound like: each rule, and that plain words stay as they are."""
+
+import pytest
+
+from wearllama.data.math_words import MathError, say_math
+from wearllama.data.number_words import cardinal, number, ordinal, year
+from wearllama.data.verbalise import verbalise
+
+SAID = {
+    "What is 4 ÷ (2+8)?": "What is four divided by the sum of two and eight?",
+    "4/(2+8)": "four divided by the sum of two and eight",
+    # fractions
+    "1/2": "one half", "3/4": "three quarters", "33/2": "thirty-three over two", "sin(x)/x": "the sine of x over x",
+    r"\frac{a}{b+1}": "a divided by the sum of b and one",
+    # powers
+    "x^2 - 1 = 0": "x squared minus one equals zero", "10^-3": "ten to the power of minus three",
+    "E = mc²": "E equals m c squared", "2 + e^-4": "two plus e to the power of minus four",
+    # negative numbers
+    "-11": "minus eleven", "A - B": "A minus B", "the values -5 and -4": "the values minus five and minus four",
+    # units
+    "10 m/s^2": "ten meters per second squared", "5 km": "five kilometers", "-40 °C": "minus forty degrees Celsius",
+    "1 kg of 7m + 12n = 22": "one kilogram of seven m plus twelve n equals twenty-two",
+    "3 Ω": "three ohms", "Step 2 A ball": "Step two A ball",
+    # Greek letters
+    r"$\alpha^2 + \beta$": "alpha squared plus beta", "λ ≥ 0": "lambda is at least zero",
+    # matrices
+    "[[1, 2], [3, 4]]": "the two by two matrix with rows one, two; and three, four",
+    r"\begin{pmatrix}1 & 0 \\ 0 & 1\end{pmatrix}": "the two by two matrix with rows one, zero; and zero, one",
+    "a real 2x2 matrix": "a real two by two matrix",
+    # functions and others
+    "f'(x) = 3x^2 + 2": "f prime of x equals three x squared plus two",
+    "f(1 + x) = f(x)": "f of one plus x equals f of x",
+    "log_2(8) = 3": "the logarithm base two of eight equals three", "n! = 24": "n factorial equals twenty-four",
+    "|x| < 3": "the absolute value of x is less than three", "x is in [0, 1)": "x is in the interval from zero to one",
+    "S_10": "S sub ten", "107 x 25": "one hundred and seven times twenty-five", "√(2)": "the square root of two",
+    r"\sqrt[3]{x}": "the cube root of x", "8 µC": "eight microcoulombs",
+    "3x + 2(x - 1)": "three x plus two times the difference of x and one", "xp(x)": "x p of x",
+    "p(x) -&gt; 2": "p of x goes to two",
+    # text
+    "in 1905, 20% of 2,351": "in nineteen oh five, twenty percent of two thousand three hundred and fifty-one",
+    "1914-1918 and the 1960s": "nineteen fourteen to nineteen eighteen and the nineteen sixties",
+    "It costs $5.50.": "It costs five dollars and fifty cents.", "$2 million": "two million dollars",
+    "the 10th of 3.14": "the tenth of three point one four", "I and II only": "one and two only",
+    "A ____ is": "A blank is", "Statement 1 | Every": "Statement one. Every",
+    "a well-known p-value": "a well-known p-value",
+}  # fmt: skip
+PLAIN = (
+    "Which of the following best describes the theory?",
+    "He said: I can't, and/or won't. Why (if ever) should A follow B?",
+    "The answer is (D).",
+)
+
+
+@pytest.mark.parametrize(("written", "said"), SAID.items())
+def test_rules(written: str, said: str) -> None:
+    assert verbalise(written) == said
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_words_stay(text: str) -> None:
+    assert verbalise(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "f(", "3 +", "(", "|x", "[[", "^^", "a ) b (", "{x : ", r"\frac{1}{", "$", "-", "e^", "0.0.0"]
+)
+def test_broken_mathematics_is_still_said(text: str) -> None:
+    said = verbalise(text)
+    assert not any(character.isdigit() for character in said)
+
+
+def test_numbers() -> None:
+    assert cardinal(2351) == "two thousand three hundred and fifty-one" and cardinal(1_000_001) == "one million and one"
+    assert [ordinal(n) for n in (1, 12, 20, 33, 101)] == [
+        "first", "twelfth", "twentieth", "thirty-third", "one hundred and first",
+    ]  # fmt: skip
+    assert number(".05") == "zero point zero five" and year(2008) == "two thousand and eight"
+    with pytest.raises(MathError):
+        say_math("3 + * 2")

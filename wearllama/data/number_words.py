@@ -1,0 +1,65 @@
+"""Numbers in English words, for synthesis: 2351 -> "two thousand three hundred and fifty-one"."""
+
+import re
+
+_ONES = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = ("", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
+_ORDINALS = {
+    "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth",
+    "twelve": "twelfth",
+}  # fmt: skip
+
+
+def cardinal(value: int) -> str:
+    """A whole number below 10^15; ValueError beyond."""
+    if value < 0:
+        return f"minus {cardinal(-value)}"
+    if value >= 10**15:
+        raise ValueError(f"{value} is too large to be said")
+    for scale, name in _SCALES:
+        if value >= scale:
+            rest = value % scale
+            joint = " and " if 0 < rest < 100 else " "
+            return f"{cardinal(value // scale)} {name}" + (joint + cardinal(rest) if rest else "")
+    if value >= 20:
+        return _TENS[value // 10] + (f"-{_ONES[value % 10]}" if value % 10 else "")
+    return _ONES[value]
+
+
+def ordinal(value: int) -> str:
+    """first, twenty-second, hundredth."""
+    words = cardinal(value)
+    head, mark, last = re.match(r"(.*?)(^|[ -])([a-z]+)$", words).groups()  # type: ignore[union-attr]
+    regular = f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th"
+    return head + mark + _ORDINALS.get(last, regular)
+
+
+def number(text: str) -> str:
+    """Digits as written (``3.14``, ``2,351``, ``.5``) in words; digits after the point one by one."""
+    whole, _, places = text.replace(",", "").partition(".")
+    if len(whole) > 15:
+        return " ".join(_ONES[int(digit)] for digit in whole)
+    words = cardinal(int(whole or "0"))
+    return f"{words} point {' '.join(_ONES[int(digit)] for digit in places)}" if places else words
+
+
+def year(value: int) -> str:
+    """1066 -> "ten sixty-six", 1905 -> "nineteen oh five", 2008 -> "two thousand and eight"."""
+    century, rest = divmod(value, 100)
+    if century % 10 == 0 or not 1000 <= value < 2100:
+        return cardinal(value)
+    if rest == 0:
+        return f"{cardinal(century)} hundred"
+    return f"{cardinal(century)} {'oh ' if rest < 10 else ''}{cardinal(rest)}"
+
+
+def fraction(numerator: int, denominator: int) -> str:
+    """1/2 -> "one half", 3/4 -> "three quarters", 33/2 -> "thirty-three over two"."""
+    if not 0 < numerator < 20 or denominator not in (*range(2, 13), 100, 1000) or numerator >= denominator:
+        return f"{cardinal(numerator)} over {cardinal(denominator)}"
+    name = {2: "half", 4: "quarter"}.get(denominator) or ordinal(denominator)
+    return f"{cardinal(numerator)} {name}" + ("" if numerator == 1 else "s")

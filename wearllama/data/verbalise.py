@@ -1,0 +1,193 @@
+"""Questions as they are said: mathematics, numbers, units, symbols and matrices in a text turned into words.
+
+Speech synthesis stumbles over written mathematics; what a listener needs is what a teacher would say.  Text that is no
+mathematics stays as it is.  English only.
+"""
+
+# ruff: noqa: RUF001 (Greek letters, typographic signs)
+import re
+
+from wearllama.data.math_words import FUNCTIONS, GREEK, RELATIONS, MathError, say_math
+from wearllama.data.number_words import cardinal, number, ordinal, year
+
+_UNITS = {
+    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "nm": "nanometer", "kg": "kilogram",
+    "g": "gram", "mg": "milligram", "s": "second", "ms": "millisecond", "min": "minute", "h": "hour", "Hz": "hertz",
+    "kHz": "kilohertz", "MHz": "megahertz", "V": "volt", "mV": "millivolt", "A": "ampere", "mA": "milliampere",
+    "W": "watt", "kW": "kilowatt", "J": "joule", "kJ": "kilojoule", "N": "newton", "Pa": "pascal", "kPa": "kilopascal",
+    "mol": "mole", "K": "kelvin", "eV": "electronvolt", "mL": "milliliter", "ml": "milliliter", "L": "liter",
+    "ft": "foot", "in": "inch", "mi": "mile", "lb": "pound", "°C": "degree Celsius", "°F": "degree Fahrenheit",
+    "Ω": "ohm", "kΩ": "kiloohm", "kV": "kilovolt", "mC": "millicoulomb", "µC": "microcoulomb", "nC": "nanocoulomb",
+    "µF": "microfarad", "µm": "micrometer", "µs": "microsecond", "dB": "decibel", "T": "tesla", "C": "coulomb",
+}  # fmt: skip
+_UNCHANGED = frozenset({"hertz", "kilohertz", "megahertz", "kelvin"})
+_LATEX = {
+    r"\cdot": "*", r"\times": "*", r"\div": "/", r"\pm": "±", r"\leq": "≤", r"\le": "≤", r"\geq": "≥", r"\ge": "≥",
+    r"\neq": "≠", r"\ne": "≠", r"\approx": "≈", r"\infty": "∞", r"\in": "∈", r"\to": "→", r"\rightarrow": "→",
+    r"\cup": "∪", r"\cap": "∩", r"\subset": "⊂", r"\equiv": "≡", r"\sqrt": "√", r"\left": "", r"\right": "",
+    r"\ldots": "...", r"\dots": "...", r"\,": " ", r"\;": " ", r"\%": "%", r"\circ": "°",
+    **{rf"\{name}": name for name in FUNCTIONS if name.isalpha()},
+    **{rf"\{name}": symbol for symbol, name in GREEK.items() if symbol.islower()},
+}  # fmt: skip
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_SYMBOLS = {
+    **{sign: f" {words} " for sign, words in RELATIONS.items() if sign not in ("|", ":")},
+    **{symbol: f" {name} " for symbol, name in GREEK.items()},
+    "×": " times ", "÷": " divided by ", "∞": " infinity ", "√": " the square root of ", "±": " plus or minus ",
+    "%": " percent ", "^": " to the power of ", "&": " and ", "*": " times ", "+": " plus ", "°": " degrees ",
+    "∑": " the sum of ", "∫": " the integral of ", "~": " approximately ", "−": " minus ",
+}  # fmt: skip
+_ROMAN = {"II": "two", "III": "three", "IV": "four", "VI": "six", "VII": "seven", "VIII": "eight", "IX": "nine"}
+_FUNCTION = "|".join(sorted((name for name in FUNCTIONS if name.isalpha()), key=len, reverse=True))
+_OPERATOR = r"[-+±*/^_=≠<>≤≥≈∈→⊂∪∩≡∝!%]"
+_ATOM = (
+    rf"(?:\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+|d/d[a-z]|(?:{_FUNCTION})(?![A-Za-z])"
+    rf"|(?<![A-Za-z])(?:[A-Za-z]['′]*(?![A-Za-z])|[A-Za-z]{{2}}(?=[(^]))|[α-ωΑ-Ω∞√∛])"
+)
+_SPACE = rf"(?<=,) | (?={_OPERATOR})|(?<={_OPERATOR}) "
+_SPAN = re.compile(rf"(?:{_ATOM}|[(\[{{|]|{_OPERATOR})(?:{_ATOM}|[()\[\]{{}}|,]|{_OPERATOR}|°|{_SPACE})*")
+_HAS_MATH = re.compile(rf"\d|{_OPERATOR}|[α-ωΑ-Ω∞√∛]|(?:{_FUNCTION})\b|[A-Za-z]['′]?\(")
+_UNIT_NAMES = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+_MEASURE = re.compile(
+    rf"(?P<minus>(?<![\w)])[-−])?(?P<number>\d[\d,]*(?:\.\d+)?|\.\d+)\s?(?P<unit>{_UNIT_NAMES})"
+    rf"(?:\^?(?P<power>[23]))?(?:/(?P<per>{_UNIT_NAMES})(?:\^?(?P<per_power>[23]))?)?(?![\w^/(])"
+)
+_MATRIX = re.compile(r"\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
+_LATEX_MATRIX = re.compile(r"\\begin\{(?:p|b|v)?matrix\}(.*?)\\end\{(?:p|b|v)?matrix\}", re.DOTALL)
+_YEAR = re.compile(
+    r"(?i:\b(in|by|since|from|until|before|after|year|of|during|around)) (1[1-9]\d\d|20\d\d)(?![\d,.]\d|\w)"
+)
+
+
+def verbalise(text: str) -> str:
+    """The text as it is said."""
+    said = _prepare(text)
+    said = _MATRIX.sub(lambda m: _matrix([row.strip("[] ").split(",") for row in m.group(1).split("],")]), said)
+    said = re.sub(r"(\d+)\s?[x×]\s?(\d+)(?=\s+(?:matri|grid|table|square|identity))",
+                  lambda m: f"{number(m.group(1))} by {number(m.group(2))}", said)  # fmt: skip
+    said = re.sub(r"(?<=\d)\s*[x×]\s*(?=\d)", "*", said)
+    said = re.sub(r"\$\s?(\d[\d,]*(?:\.\d+)?)(?:\s?(million|billion|thousand)\b)?", _money, said)
+    said = _YEAR.sub(lambda m: f"{m.group(1)} {year(int(m.group(2)))}", said)
+    said = re.sub(r"\b(1[1-9]\d\d|20\d\d)s\b", lambda m: _plural(year(int(m.group(1)))), said)
+    said = re.sub(r"\b(1[1-9]\d\d|20\d\d)\s?[-–]\s?(1[1-9]\d\d|20\d\d)\b",
+                  lambda m: f"{year(int(m.group(1)))} to {year(int(m.group(2)))}", said)  # fmt: skip
+    said = re.sub(r"\b(\d{1,4})(?:st|nd|rd|th)\b", lambda m: ordinal(int(m.group(1))), said)
+    said = _MEASURE.sub(_measure, said)
+    said = re.sub(r"_{2,}", " blank ", said)
+    said = re.sub(r"\{([^{}:|]+?)\s*[:|]\s*([^{}]+)\}", r"the set of \1 such that \2", said)
+    said = re.sub(r"\s*\| (?=[A-Z][a-z])", ". ", said)
+    if re.search(r"\bII\b", said):
+        said = re.sub(r"\bI\b(?=\s+(?:only|and|or)\b|[.,])", "one", said)
+    said = re.sub(rf"\b({'|'.join(sorted(_ROMAN, key=len, reverse=True))})\b", lambda m: _ROMAN[m.group()], said)
+    said = _SPAN.sub(_span, said)
+    return _tidy(_symbols(said))
+
+
+def _prepare(text: str) -> str:
+    """LaTeX, superscripts and typographic variants as the plain signs that the rules know."""
+    said = _LATEX_MATRIX.sub(
+        lambda m: _matrix([row.split("&") for row in m.group(1).split(r"\\") if row.strip()]), text
+    )
+    said = said.replace("−", "-").replace("·", "*").replace("⋅", "*").replace("÷", "/")
+    said = re.sub(r"<=", "≤", re.sub(r">=", "≥", re.sub(r"!=", "≠", re.sub(r"(?:->|-&gt;)", "→", said))))
+    said = re.sub(r"\$([^$]*[\\^_{}=][^$]*|[A-Za-z])\$", r"\1", said)
+    said = re.sub(r"\\[\[\]()]", " ", said)
+    for _ in range(3):  # fractions in fractions
+        said = re.sub(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1)/(\2)", said)
+        said = re.sub(r"\\sqrt\[3\]\{([^{}]*)\}", r"∛(\1)", said)
+        said = re.sub(r"\\sqrt\{([^{}]*)\}", r"√(\1)", said)
+    said = re.sub(r"\\(?:text|mathrm|mathbb|mathbf)\{([^{}]*)\}", r"\1", said)
+    for command in sorted(_LATEX, key=len, reverse=True):
+        said = re.sub(re.escape(command) + (r"(?![A-Za-z])" if command[-1].isalpha() else ""), _LATEX[command], said)
+    said = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+", lambda m: f"^({m.group().translate(_SUPERSCRIPTS)})", said)
+    return re.sub(r"[₀₁₂₃₄₅₆₇₈₉]+", lambda m: f"_{m.group().translate(_SUBSCRIPTS)}", said)
+
+
+def _span(match: re.Match[str]) -> str:
+    """A candidate in words where it is an expression; otherwise its parts, as far as they are."""
+    text = match.group()
+    trailing = re.search(r"[\s,|!]*$", text)
+    assert trailing is not None
+    core = text[: trailing.start()]
+    if "!" in trailing.group() and re.search(r"[\w)]$", core):
+        core, tail = core + "!", trailing.group().replace("!", "", 1)
+    else:
+        tail = trailing.group()
+    if not _HAS_MATH.search(core) or re.fullmatch(r"[A-Za-z]", core):
+        return text
+    return _say_longest(core) + tail
+
+
+def _say_longest(text: str) -> str:
+    for stop in range(len(text), 0, -1):
+        piece = text[:stop]
+        if not _HAS_MATH.search(piece):
+            break
+        try:
+            words = say_math(piece)
+        except MathError:
+            continue
+        rest = text[stop:]
+        return f"{words} {_say_longest(rest)}" if rest.strip() else words + rest
+    return text[:1] + (_say_longest(text[1:]) if len(text) > 1 else "")
+
+
+def _symbols(text: str) -> str:
+    said = re.sub(r"\d+(?:,\d{3})*(?:\.\d+)?", lambda m: f" {number(m.group())} ", text)
+    said = re.sub(r"(?<=\s)-(?=\w)", "minus ", said)
+    said = re.sub(r"(?<=\w) - (?=\w)", " minus ", said) if re.search(r"\bequals\b", said) else said
+    for sign, words in _SYMBOLS.items():
+        said = said.replace(sign, words)
+    return re.sub(r"[{}\\_$]", " ", said)
+
+
+def _tidy(text: str) -> str:
+    said = re.sub(r"\s+", " ", text)
+    return re.sub(r"\s+([,.;:?!)])", r"\1", re.sub(r"\(\s+", "(", said)).strip()
+
+
+def _matrix(rows: list[list[str]]) -> str:
+    said = [", ".join(_tidy(_SPAN.sub(_span, entry.strip())) for entry in row) for row in rows]
+    joined = "; and ".join(["; ".join(said[:-1]), said[-1]]) if len(said) > 1 else said[0]
+    return f"the {cardinal(len(rows))} by {cardinal(len(rows[0]))} matrix with rows {joined}"
+
+
+def _money(match: re.Match[str]) -> str:
+    amount, scale = match.group(1).rstrip(","), match.group(2)
+    if scale:
+        return f"{number(amount)} {scale} dollars"
+    dollars, _, cents = amount.partition(".")
+    words = f"{number(dollars)} dollar{'' if dollars == '1' else 's'}"
+    return f"{words} and {number(cents)} cents" if len(cents) == 2 and cents != "00" else words
+
+
+def _measure(match: re.Match[str]) -> str:
+    def group(name: str) -> str:
+        return match.group(name) or ""
+
+    if len(group("unit")) == 1 and not group("per") and _is_variable(match):
+        return match.group()
+    one = group("number") == "1"
+    words = f"{'minus ' if group('minus') else ''}{number(group('number'))} {_unit(group('unit'), group('power'), one)}"
+    return f"{words} per {_unit(group('per'), group('per_power'), True)}" if group("per") else words
+
+
+def _is_variable(match: re.Match[str]) -> bool:
+    """Whether a one-letter unit is none: glued to its number as in algebra, or an article ("Step 2 A ball")."""
+    glued = match.group()[-1 - len(match.group("power") or "") - 1 :][:1].isdigit()
+    after = match.string[match.end() :]
+    return glued or (match.group("unit") == "A" and re.match(r"\s+[a-z]", after) is not None)
+
+
+def _unit(symbol: str, power: str, one: bool) -> str:
+    name = _UNITS[symbol]
+    if not one and name not in _UNCHANGED:
+        first, _, rest = name.partition(" ")
+        first = {"foot": "feet", "inch": "inches"}.get(first, f"{first}s")
+        name = f"{first} {rest}".strip()
+    return name + {"2": " squared", "3": " cubed"}.get(power, "")
+
+
+def _plural(words: str) -> str:
+    return f"{words[:-1]}ies" if words.endswith("y") else f"{words}s"

@@ -1,0 +1,164 @@
+"""What eval/voxeval.py does with its settings: the model, every condition, and one table of all."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from wearllama.atomic import write_json, write_text
+from wearllama.data.manifest import Example
+from wearllama.evaluation import published
+from wearllama.evaluation.cascade import AsrConfig, open_recogniser
+from wearllama.evaluation.chat import ChatConfig, open_chat
+from wearllama.evaluation.chat_adapter import ChatAdapter
+from wearllama.evaluation.commands import run_folder
+from wearllama.evaluation.conditions import ConditionSettings
+from wearllama.evaluation.evaluate import Benchmark, Control, evaluate, results
+from wearllama.evaluation.harness import HarnessConfig
+from wearllama.evaluation.models import ModelSettings, open_model
+from wearllama.evaluation.report import Section, render_html, render_markdown
+from wearllama.evaluation.tables import MARK, Table, cell
+from wearllama.evaluation.voxeval import benchmark
+from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig, load_voxeval
+from wearllama.evaluation.voxeval.layout import QUESTIONS, SETTINGS
+from wearllama.evaluation.voxeval.prompt_audio import PromptReader
+from wearllama.evaluation.voxeval.spoken_answers import SpokenAnswers
+from wearllama.simulation.conditions import CLEAN, parse_conditions
+
+BENCHMARK = Benchmark("voxeval", benchmark.score, benchmark.summarise)
+Found = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass(kw_only=True)
+class VoxEvalCommand(ModelSettings):
+    """The whole of conf/voxeval.yaml."""
+
+    data: str
+    """Folder in the published layout, or what tools/build_voxeval.py made."""
+    voxeval: VoxEvalConfig = field(default_factory=VoxEvalConfig)
+    """What is read, and how it is asked."""
+    reader: ChatConfig = field(default_factory=ChatConfig)
+    """Instead of ``ckpt`` and ``model``, with ``voxeval.input=text``: ``reader.model=smollm2``, ``hf:PATH``, ..."""
+    spoken_answers: str | None = None
+    """Instead of all these: recorded replies, ``FOLDER/SETTING/SUBJECT/NNNNNNNN.wav``, that ``asr`` writes down."""
+    asr: AsrConfig = field(default_factory=AsrConfig)
+    """Of ``model=cascade``, and of ``spoken_answers``; Whisper-large-v3 as published."""
+    controls: tuple[Control, ...] = ("majority",)
+    """What stands beside the model: ``silence``, ``transcript``, ``majority``."""
+    condition: str | tuple[str, ...] = CLEAN
+    """``clean``, an evaluation condition, a sweep, the group ``voxeval``, or a list; the whole prompt is heard so."""
+    conditions: ConditionSettings = field(default_factory=ConditionSettings)
+    out: str = "runs/eval"
+    """Results go to OUT/voxeval/MODEL-WEIGHTS/INPUT-MODE-SHOTS/."""
+    harness: HarnessConfig = field(default_factory=HarnessConfig)
+
+    def __post_init__(self) -> None:
+        others = [self.reader.model, self.spoken_answers]
+        if sum(name is not None for name in (self.ckpt, self.model, *others)) != 1:
+            raise ValueError("wanted one of ckpt=, model=, reader.model= and spoken_answers=")
+        if others == [None, None]:
+            super().__post_init__()
+        if self.reader.model is not None and self.voxeval.input != "text":
+            raise ValueError("reader.model reads: give voxeval.input=text, or model=cascade to have it hear")
+
+
+def run_command(command: VoxEvalCommand) -> Path | None:
+    """Run under every condition and report; the page's path on rank 0, None on the others."""
+    conditions = parse_conditions(command.condition)
+    if command.voxeval.input == "text" and conditions != [None]:
+        raise ValueError(f"condition={command.condition} changes sound, and voxeval.input is text")
+    root = Path(command.data)
+    if command.spoken_answers is not None:
+        # What was asked was asked elsewhere: the questions are only needed for their keys.
+        command.voxeval = replace(command.voxeval, input="text", shots=0)
+    examples = load_voxeval(root, command.voxeval, progress=command.harness.progress)
+    model = _model(command)
+    controls = command.controls
+    if not hasattr(model, "with_input"):
+        controls = tuple(control for control in controls if control == "majority")
+    reader = PromptReader(root, command.conditions)
+    heard = [(CLEAN if c is None else c.name, examples if c is None else reader.under(examples, c)) for c in conditions]
+    config = command.voxeval
+    folder = run_folder(command.out, "voxeval", model) / f"{config.input}-{config.mode}-{config.shots}"
+    found: Found = []
+    for name, under in heard:
+        systems = evaluate(
+            BENCHMARK, under, model, root=root, folder=folder, harness=command.harness, controls=controls,
+            renderer=reader,
+        )  # fmt: skip
+        found.append((name, results(BENCHMARK, under, systems, data=str(root))))
+    if int(os.environ.get("RANK", 0)) != 0:
+        return None
+    return write_report(folder, found, config, examples)
+
+
+def write_report(folder: Path, found: Found, config: VoxEvalConfig, examples: Sequence[Example]) -> Path:
+    """Write results.json, report.md and report.html; print the headline; returns the page's path."""
+    tables = voxeval_tables(found)
+    section = Section("VoxEval", _facts(found[0][1], config, examples), tables, [], [])
+    write_json(folder / "results.json", {"conditions": [{"condition": name, **result} for name, result in found]})
+    write_text(folder / "report.md", render_markdown("WearLlama on VoxEval", [section]))
+    write_text(folder / "report.html", render_html("WearLlama on VoxEval", [section]))
+    print(f"\n{section.facts}\n\n{tables[0].text()}\n\nreport: {folder / 'report.html'}")
+    return folder / "report.html"
+
+
+def voxeval_tables(found: Found) -> list[Table]:
+    """Accuracy by condition and setting with the published rows, the ways of scoring, and breakdowns of the first."""
+    settings = [name for name in SETTINGS if name in found[0][1]["systems"][0]["rates"]]
+    columns = [*settings, "all"] if len(settings) > 1 else settings
+    rows = [
+        (_who(system, name), *(cell(system["rates"].get(column)) for column in columns))
+        for name, result in found
+        for system in result["systems"]
+    ]
+    for name, values in published.VOXEVAL.items():
+        by_setting = dict(zip(SETTINGS, values, strict=False))
+        shown = [f"{by_setting[column]:.2f} %" if column in by_setting else "-" for column in columns]
+        rows.append((name + MARK, *shown))
+    note = (
+        "Accuracy over the whole reply; what cannot be read is wrong. Chance is 25 %. 95 % Wilson intervals. "
+        f"Published: {published.VOXEVAL_SOURCE}."
+    )
+    tables = [Table("VoxEval", ("system", *columns), rows, note)]
+    rows = [
+        (_who(system, name), *(cell(system["rates"][f"all{mark}"]) for mark in ("", "/final", "/parsed")))
+        for name, result in found
+        for system in result["systems"]
+    ]
+    tables.append(Table("Ways of scoring", ("system", "whole reply", "last segment", "readable"), rows))
+    first = found[0][1]["systems"]
+    for key, title in (
+        ("by_group", "By group"), ("by_subject", "By subject"), ("by_fine_condition", "By fine condition"),
+    ):  # fmt: skip
+        names = sorted({name for system in first for name in system[key]})
+        rows = [(name, *(cell(system[key].get(name)) for system in first)) for name in names]
+        tables.append(Table(title, ("", *(_who(system, found[0][0]) for system in first)), rows))
+    return tables
+
+
+def _facts(result: dict[str, Any], config: VoxEvalConfig, examples: Sequence[Example]) -> str:
+    cut = result["systems"][0]["cut_prompts"]
+    full = QUESTIONS * len(config.settings)
+    of_all = "" if len(examples) == full else f" (the publication has {full} in these settings)"
+    said = f"{result['items']} items{of_all} of {result['data']}; {config.mode}, {config.shots} examples before each"
+    if config.input == "audio":
+        said += (
+            f"; the last {config.keep_seconds:g} s of each prompt are heard, which cuts {cut['items']} prompts, the "
+            f"longest by {cut['longest_cut_s']:.1f} s"
+        )
+    return f"{said}; prompts {result['prompts']}; {result['systems'][0]['errors']} items failed."
+
+
+def _who(system: dict[str, Any], condition: str) -> str:
+    label = system["label"].replace("model", system["identity"]["model"], 1)
+    return label if condition == CLEAN else f"{label}, {condition}"
+
+
+def _model(command: VoxEvalCommand) -> Any:
+    if command.spoken_answers is not None:
+        return SpokenAnswers(Path(command.spoken_answers), open_recogniser(command.asr))
+    if command.reader.model is not None:
+        return ChatAdapter(open_chat(command.reader))
+    return open_model(command)
