@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -46,11 +46,22 @@ def _compose(name: str, schema: type, overrides: Sequence[str], config_dir: Path
     GlobalHydra.instance().clear()
     values = [text for text in overrides if _is_value(text, schema, config_dir)]
     with initialize_config_dir(config_dir=str(config_dir.resolve()), version_base="1.3"):
-        composed = compose(config_name=name, overrides=[text for text in overrides if text not in values])
+        chosen = [_with_new_keys(text, schema) for text in overrides if text not in values]
+        composed = compose(config_name=name, overrides=chosen)
     for text in values:
         override = OverridesParser.create().parse_override(text)
         OmegaConf.update(composed, override.key_or_group, override.value())
     return composed
+
+
+def _with_new_keys(text: str, schema: type) -> str:
+    """``++key=value`` for what is in a mapping: its keys are free, which Hydra wants said; ``build`` checks values."""
+    hint: Any = schema
+    for part in text.split("=", 1)[0].split("."):
+        if is_dataclass(hint) and isinstance(hint, type):
+            hint = get_type_hints(hint).get(part)
+    is_mapping = hint is dict or get_origin(hint) is dict
+    return f"++{text}" if is_mapping and not text.startswith(("+", "~")) else text
 
 
 def _is_value(text: str, schema: type, config_dir: Path) -> bool:

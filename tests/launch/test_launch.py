@@ -40,6 +40,7 @@ class Optim:
     learning_rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.95)
     schedule: Literal["cosine", "linear"] = "cosine"
+    rates: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -93,6 +94,13 @@ def test_a_wrong_override_is_one_line_that_names_the_right_one(
     assert "\n" not in str(caught.value)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_mapping_takes_new_keys_and_checks_their_values(conf: Path) -> None:
+    for text in ("optim.rates={encoder: 0.1}", "optim.rates.encoder=0.1", "++optim.rates.encoder=0.1"):
+        assert compose_config("job", Job, ["data=x", text], conf)[0].optim.rates == {"encoder": 0.1}
+    with pytest.raises(LaunchError, match=r"optim\.rates\.encoder is 'fast', wanted a number"):
+        compose_config("job", Job, ["data=x", "optim.rates.encoder=fast"], conf)
 
 
 def test_a_plain_field_may_share_its_name_with_a_folder(conf: Path) -> None:
