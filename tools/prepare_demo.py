@@ -33,7 +33,7 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
-VERSION = 3
+VERSION = 4
 """Raised when the same settings and texts give other data."""
 
 

@@ -11,6 +11,7 @@ from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import apply_beam
 from wearllama.audio.io import write_audio
 from wearllama.audio.timebase import num_embeddings
+from wearllama.data.augment import Augmentation
 from wearllama.data.collate import Collator
 from wearllama.data.dataset import ExampleDataset, Item, MixtureRenderer, example_seconds
 from wearllama.data.manifest import Example
@@ -176,6 +177,24 @@ def test_labels_cover_target_and_end_alone(dataset: ExampleDataset, processor: W
         assert labels_S[supervised].tolist() == wanted == ids_S[supervised].tolist()
         last = int(batch["attention_mask"][row].sum())
         assert supervised.nonzero().flatten().tolist() == list(range(last - len(wanted), last))
+
+
+def test_augmentation_changes_what_training_hears_and_nothing_else(
+    root: Path, dataset: ExampleDataset, processor: WearLlamaProcessor
+) -> None:
+    plain = [dataset[index] for index in (0, 9, 1)]
+    augmented = ExampleDataset(
+        dataset.examples, root=root, array=dataset.array, beam=dataset.beam, renderer=dataset.renderer,
+        augment=Augmentation(warp=0.1, mask_spans=1), seed=dataset.seed,
+    )  # fmt: skip
+    seen = [augmented[index] for index in (0, 9, 1)]
+    assert all(torch.equal(a.audio[0], b.audio[0]) for a, b in zip(plain, seen, strict=True) if a.audio and b.audio)
+    one, other = Collator(processor)(plain), Collator(processor)(seen)
+    assert all(torch.equal(one[name], other[name]) for name in one if name != "input_features")
+    frames = int(one["feature_lengths"][1])
+    assert not torch.equal(one["input_features"][1], other["input_features"][1])
+    alone = Collator(processor)([augmented[1]])["input_features"][0]
+    assert torch.equal(alone, other["input_features"][1, :, :frames])
 
 
 def test_training_and_inference_prompts_are_one(dataset: ExampleDataset, processor: WearLlamaProcessor) -> None:

@@ -13,7 +13,16 @@ import soundfile
 
 from wearllama.data import voices
 from wearllama.data.assets import cache_root, is_complete, load_registry
-from wearllama.data.voices import EVAL_VOICES, SAMPLE_RATE, TRAIN_VOICES, VOICES, VoiceError, synthesize, voices_of
+from wearllama.data.voices import (
+    EVAL_VOICES,
+    SAMPLE_RATE,
+    TRAIN_VOICES,
+    VOICES,
+    VoiceError,
+    blended_from,
+    synthesize,
+    voices_of,
+)
 
 pytest.importorskip("py_nanotts")
 needs_kokoro = pytest.mark.skipif(
@@ -43,6 +52,24 @@ def test_pico_speaks_at_16_khz_trimmed_with_known_peak():
 def test_speed_shortens_and_pitch_keeps_the_length():
     slow, fast = (synthesize("What is the weather in Paris?", "pico/en-GB", speed=s) for s in (0.85, 1.2))
     assert len(fast) / len(slow) == pytest.approx(0.85 / 1.2, rel=0.08)
+
+
+def test_blends_name_their_voices_and_unknown_ones_are_refused():
+    assert blended_from("kokoro/af_sky+am_liam") == ("kokoro/af_sky", "kokoro/am_liam")
+    assert blended_from("espeak/en-gb+f1") == ("espeak/en-gb+f1",)
+    blend = voices.get_voice("kokoro/bm_lewis+af_sky")
+    assert (blend.engine, blend.accent, blend.voice) == ("kokoro", "gb", "bm_lewis+af_sky")
+    for wrong in ("kokoro/af_sky+nobody", "kokoro/nobody+af_sky", "kokoro/af_sky+"):
+        with pytest.raises(VoiceError, match="no voice"):
+            voices.get_voice(wrong)
+
+
+@needs_kokoro
+def test_a_blend_is_another_speaker_than_either_of_its_voices():
+    said = {v: synthesize("Call Anna.", f"kokoro/{v}") for v in ("af_sky", "am_onyx", "af_sky+am_onyx")}
+    low, high = sorted(_centroid(said[voice]) for voice in ("af_sky", "am_onyx"))
+    assert all(not np.array_equal(said["af_sky+am_onyx"], said[v]) for v in ("af_sky", "am_onyx"))
+    assert 0.8 * low < _centroid(said["af_sky+am_onyx"]) < 1.2 * high
 
 
 @needs_flite

@@ -10,8 +10,6 @@ from wearllama.modeling.pretraining import (
     PretrainingTargets,
     band_energies,
     greedy_ctc,
-    mask_spans,
-    warp_frequency,
 )
 
 TINY = EncoderPretrainingConfig(
@@ -77,19 +75,6 @@ def test_greedy_ctc_merges_repeats_not_across_blanks() -> None:
     best = torch.tensor([[3, 3, 0, 3, 5, 5, 0, 7]])
     logits = torch.nn.functional.one_hot(best, 8).float()
     assert greedy_ctc(logits, torch.tensor([7])) == [[3, 3, 5]]
-
-
-def test_warp_one_is_identity_and_moves_a_peak() -> None:
-    feats_BTF = torch.zeros(1, 4, 80)
-    feats_BTF[..., 40] = 1.0
-    torch.testing.assert_close(warp_frequency(feats_BTF, torch.tensor([1.0])), feats_BTF)
-    assert int(warp_frequency(feats_BTF, torch.tensor([1.25]))[0, 0].argmax()) == 32
-
-
-def test_masks_leave_most_in_place() -> None:
-    feats_BTF = torch.ones(8, 200, 80)
-    masked = mask_spans(feats_BTF, torch.Generator().manual_seed(0))
-    assert 0.5 < float(masked.mean()) < 1.0 and float(feats_BTF.mean()) == 1.0
 
 
 def test_char_layer_outside_the_encoder() -> None:

@@ -160,6 +160,29 @@ def test_mixtures_move_as_often_as_asked_and_all_sources_together(turning_bank: 
     assert MixtureRecipe.from_dict(recipe.to_dict()) == recipe
 
 
+@pytest.mark.parametrize("kind", ["Vacuum Cleaning", "Quiet Office"])
+def test_noise_moves_past_the_head(tmp_path: Path, kind: str) -> None:
+    """After the turn, c_0 * h_1 == c_1 * h_0 for the responses h of the last pose, and not for those of the first."""
+    motion = MotionConfig(share=1.0, turning=1.0, turn_deg=(30, 30), turn_step_deg=15.0)
+    scene = replace(SCENE, partners=0, noises=1, diffuse=1, motion=motion)
+    bank = build_bank(BankConfig(train_rooms=1, eval_rooms=0, taps=2400, scene=scene), ARRAY, tmp_path, progress=False)
+    recipe = MixtureRecipe(segments=[], noise_type=kind, snr_db=10.0, duration_s=6.0, moving=1.0, device=IDEAL_DEVICE)
+    heard = render(recipe, bank=bank, noise=NOISE, seed=1, audio_root=tmp_path)
+    steps = heard.metadata["motion"]
+    pose = {turn.turn_deg: turn.number for turn in room_poses(bank, heard.metadata["room"])}[steps[-1]["turn_deg"]]
+    assert pose != 0
+    role = "diffuse" if kind == "Quiet Office" else "noise"
+    since = round(steps[-1]["time_s"] * 16_000) + bank.num_taps
+
+    def mismatch(pose: int) -> float:
+        rir_MK = bank.rir(bank.select(role=role, pose=pose)[0]).astype(float)
+        c_MN = heard.audio_MN[:2, since:].double().numpy()
+        one_N, other_N = (scipy.signal.fftconvolve(c_MN[m], rir_MK[1 - m], mode="valid") for m in (0, 1))
+        return float(np.sqrt(np.mean((one_N - other_N) ** 2) / np.mean(one_N**2)))
+
+    assert mismatch(pose) < 0.02 and mismatch(0) > 0.1
+
+
 def test_bad_paths_are_refused(turning_bank: RirBank, noise_dir: Path) -> None:
     with pytest.raises(ValueError, match="not in order of time"):
         Segment(file="n.wav", role="wearer", path=((1.0, 0), (0.5, 1)))

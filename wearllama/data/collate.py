@@ -38,9 +38,15 @@ class Collator:
         if not items:
             raise ValueError("a batch needs at least one item")
         try:
-            return dict(self._batch(items))
+            batch = dict(self._batch(items))
         except ValueError as error:
             raise ValueError(f"{self._culprit(items)}{error}") from error
+        for row, item in enumerate(item for item in items if item.audio is not None):
+            if item.augment is not None:
+                # Without its padding, so that what is seen of a clip does not depend on its batch.
+                clip_1CTF = batch["input_features"][row : row + 1, :, : int(batch["feature_lengths"][row])]
+                clip_1CTF.copy_(item.augment(clip_1CTF))
+        return batch
 
     def _batch(self, items: Sequence[Item]) -> "BatchFeature":
         return self.processor(

@@ -6,8 +6,9 @@ come out whatever the number of workers or ranks, and after a resume.
 Shapes: M microphones, N samples.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beamforming import Beam, select_channels
 from wearllama.audio.io import audio_info
 from wearllama.audio.timebase import SAMPLE_RATE
+from wearllama.data.augment import Augmentation
 from wearllama.data.manifest import Example, Renderer, example_seed, load_audio
 from wearllama.data.sampling import Draw
 from wearllama.simulation.bank import RirBank
@@ -32,6 +34,8 @@ class Item(NamedTuple):
     example: Example
     audio: tuple[Tensor, Tensor] | None
     """(c_0, c_x), each (N,) float32 at 16 kHz and aligned; None for text-only rows."""
+    augment: Callable[[Tensor], Tensor] | None = None
+    """What training does to the features (1, C, T, F)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,7 @@ class ExampleDataset(Dataset[Item]):
         array: ArrayGeometry,
         beam: Beam,
         renderer: Renderer | None = None,
+        augment: Augmentation | None = None,
         seed: int = 0,
     ) -> None:
         """
@@ -71,11 +76,12 @@ class ExampleDataset(Dataset[Item]):
             array: geometry that recordings and the bank have.
             beam: makes c_x where a row brings no recorded beam.
             renderer: needed when rows are mixture recipes.
+            augment: what the collator does to the features; None for evaluation.
             seed: of the run; other seeds give other mixtures.
         """
         self.examples = examples
         self.root = Path(root)
-        self.array, self.beam, self.renderer, self.seed = array, beam, renderer, seed
+        self.array, self.beam, self.renderer, self.augment, self.seed = array, beam, renderer, augment, seed
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -90,9 +96,10 @@ class ExampleDataset(Dataset[Item]):
         example = self.examples[draw.index]
         seed = example_seed(example.id, epoch=draw.epoch, repeat=draw.repeat, seed=self.seed)
         try:
-            return Item(example, self._channels(example, seed))
+            audio = self._channels(example, seed)
         except ValueError as error:
             raise ValueError(f"example {example.id!r}: {error}") from error
+        return Item(example, audio, partial(self.augment, seed=seed) if self.augment and audio else None)
 
     def _channels(self, example: Example, seed: int) -> tuple[Tensor, Tensor] | None:
         clip = load_audio(example, self.root, self.renderer, channels=self.array.num_mics, seed=seed)

@@ -67,11 +67,11 @@ class ReadingConfig:
     """Speakers made of the two Pico voices by speed and pitch."""
     flite_speakers: int = 14
     """Speakers made of the four Flite voices by speed and pitch (which moves their formants)."""
-    kokoro_speakers: int = 14
-    """Kokoro voices, each as it is."""
+    kokoro_speakers: int = 20
+    """Kokoro voices, half of them as they are, half blended with another."""
     lines_per_speaker: int = 140
     """Lines of each fast speaker."""
-    kokoro_seconds: float = 300.0
+    kokoro_seconds: float = 400.0
     """Budget of expected Kokoro seconds for training."""
     seed: int = 0
 
@@ -107,11 +107,21 @@ def train_speakers(config: ReadingConfig, *, engines: tuple[str, ...]) -> list[S
             speed = (1.0, 1.12, 0.94)[number % 3]
             speakers.append(Speaker(voice=names[number % len(names)], speed=speed, pitch=pitch))
     if "kokoro" in engines:
-        names = voices_of("kokoro")
-        # Spread over the registry's order: both accents and both genders come along.
-        chosen = [names[i * len(names) // config.kokoro_speakers] for i in range(config.kokoro_speakers)]
-        speakers += [Speaker(voice=name, speed=(1.1, 1.2, 1.15)[i % 3]) for i, name in enumerate(dict.fromkeys(chosen))]
+        speakers += _kokoro_speakers(config.kokoro_speakers)
     return list(dict.fromkeys(speakers))
+
+
+def _kokoro_speakers(count: int) -> list[Speaker]:
+    """Plain voices and, every other one, blends of two: speakers that the packaged encoder never heard."""
+    names = voices_of("kokoro")
+    # Spread over the registry's order: both accents and both genders come along.
+    chosen = list(dict.fromkeys(names[i * len(names) // count] for i in range(count)))
+    speakers = []
+    for number, name in enumerate(chosen):
+        other = chosen[(number + len(chosen) // 2) % len(chosen)].partition("/")[2]
+        voice = f"{name}+{other}" if number % 2 else name
+        speakers.append(Speaker(voice=voice, speed=(1.1, 1.2, 1.15)[number % 3]))
+    return speakers
 
 
 def eval_speakers() -> list[Speaker]:

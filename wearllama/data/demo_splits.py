@@ -5,6 +5,7 @@ from typing import Any
 
 from wearllama.data.demo_scenes import Scene
 from wearllama.data.textgen import normalise
+from wearllama.data.voices import blended_from
 from wearllama.simulation.bank import RirBank
 
 KINDS = ("voices", "rooms", "wordings", "sentences")
@@ -22,7 +23,7 @@ def _used(scenes: Sequence[Scene]) -> dict[str, list[str]]:
     lines = [line for scene in scenes for line in scene.lines]
     heard = [line for scene in scenes if not scene.text_only for line in scene.lines]
     return {
-        "voices": sorted({line.speaker.voice for line in heard}),
+        "voices": sorted({voice for line in heard for voice in blended_from(line.speaker.voice)}),
         "wordings": sorted({line.utterance.template_id for line in lines}),
         "sentences": sorted({normalise(line.utterance.text) for line in lines}),
     }

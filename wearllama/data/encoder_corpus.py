@@ -20,9 +20,9 @@ from wearllama.audio.timebase import (
     num_encoder_frames,
     num_mel_frames,
 )
+from wearllama.data.augment import Augmentation
 from wearllama.data.ctc_text import WordPieces, char_ids
 from wearllama.data.pretraining_scenes import Scene, SceneSource
-from wearllama.modeling.pretraining import mask_spans, warp_frequency
 from wearllama.simulation.mixing import Mixture
 
 SAMPLES_PER_EMBEDDING = HOP_SAMPLES * MEL_FRAMES_PER_EMBEDDING
@@ -55,6 +55,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         self.source, self.pieces = source, pieces
         self.teacher_dir, self.teacher_width = teacher_dir, teacher_width
         self.num_batches, self.seed, self.augment = num_batches, seed, augment
+        self.augmentation = Augmentation(warp=scenes.warp, mask_spans=scenes.mask_spans)
         self.frontend = LogMel()
 
     def __len__(self) -> int:
@@ -74,10 +75,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         feats_BTF = self.frontend(audio_BN)
         batch = {"feats_BTF": feats_BTF, "mel_lengths_B": mel_lengths_B, "targets": self._targets(scenes, mixtures)}
         if self.augment:
-            warp, spans = self.source.scenes.warp, self.source.scenes.mask_spans
-            factors_B = torch.from_numpy(rng.uniform(1 - warp, 1 + warp, len(clips))).float()
-            generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-            batch["seen_feats_BTF"] = mask_spans(warp_frequency(feats_BTF, factors_B), generator, count=spans)
+            batch["seen_feats_BTF"] = self.augmentation(feats_BTF, int(rng.integers(2**31)))
         return batch
 
     def _targets(self, scenes: list[Scene], mixtures: list[Mixture]) -> dict[str, Tensor]:

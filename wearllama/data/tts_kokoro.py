@@ -34,7 +34,10 @@ def speak(
     cache_dir: str | os.PathLike[str] | None = None,
     threads: int = 1,
 ) -> tuple[np.ndarray, int]:
-    """Speak English text; returns ((N,) float32, 24000).  Long texts are cut at 500 phonemes' sentence ends."""
+    """Speak English text; returns ((N,) float32, 24000).  Long texts are cut at 500 phonemes' sentence ends.
+
+    Voice ``one+other`` is a speaker who is none of them: the mean of their style vectors, the first one's accent.
+    """
     root = str(cache_dir) if cache_dir else None
     session, vocabulary = _model(root, threads)
     style_PD = _style(root, voice)
@@ -98,5 +101,7 @@ def _model(cache_dir: str | None, threads: int) -> tuple[Any, dict[str, int]]:
 
 @lru_cache(maxsize=64)
 def _style(cache_dir: str | None, voice: str) -> np.ndarray:
+    if "+" in voice:
+        return np.mean([_style(cache_dir, part) for part in voice.split("+")], axis=0)
     data = np.fromfile(fetch("kokoro", cache_dir) / "voices" / f"{voice}.bin", dtype=np.float32)
     return data.reshape(-1, 256)

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -81,8 +81,23 @@ def voices_of(*engines: str) -> tuple[str, ...]:
     return tuple(name for name in TRAIN_VOICES if VOICES[name].engine in engines)
 
 
+def blended_from(name: str) -> tuple[str, ...]:
+    """The voices of the registry that a name stands for: itself, or those of ``kokoro/one+other``."""
+    engine, _, voice = name.partition("/")
+    if engine != "kokoro":
+        return (name,)
+    return tuple(f"kokoro/{part}" for part in voice.split("+"))
+
+
 def get_voice(name: str) -> Voice:
-    """Look a voice up by ``engine/voice``.  Raises VoiceError naming voices of that engine."""
+    """Look a voice up by ``engine/voice``; ``kokoro/one+other`` is a speaker between two or more of Kokoro's.
+
+    Raises VoiceError naming voices of that engine.
+    """
+    parts = blended_from(name)
+    if len(parts) > 1:
+        first, *_ = [get_voice(part) for part in parts]
+        return replace(first, name=name)
     if name not in VOICES:
         engine = name.partition("/")[0]
         known = [v for v in VOICES if v.startswith(engine + "/")] or sorted({v.engine for v in VOICES.values()})

@@ -172,26 +172,3 @@ def greedy_ctc(logits_BLV: Tensor, lengths_B: Tensor) -> list[list[int]]:
         row = best_L[:length]
         decoded.append([s for i, s in enumerate(row) if s != CTC_BLANK and (i == 0 or s != row[i - 1])])
     return decoded
-
-
-def warp_frequency(feats_BTF: Tensor, factors_B: Tensor) -> Tensor:
-    """Stretch the mel axis of each clip by its factor: other vocal tracts from few voices (Jaitly and Hinton 2013)."""
-    mels = feats_BTF.shape[-1]
-    position_BF = (torch.arange(mels)[None, :] * factors_B[:, None]).clamp(0, mels - 1)
-    below_BF = position_BF.floor().long().clamp_max(mels - 2)
-    weight_B1F = (position_BF - below_BF)[:, None, :]
-    index_BTF = below_BF[:, None, :].expand_as(feats_BTF)
-    return feats_BTF.gather(2, index_BTF) * (1 - weight_B1F) + feats_BTF.gather(2, index_BTF + 1) * weight_B1F
-
-
-def mask_spans(feats_BTF: Tensor, generator: torch.Generator, *, count: int = 2) -> Tensor:
-    """SpecAugment (Park et al. 2019) with short spans: up to 20 frames and up to 12 bins each, set to zero."""
-    masked = feats_BTF.clone()
-    batch, frames, mels = feats_BTF.shape
-    for row in range(batch):
-        for axis, size, longest in ((0, frames, 20), (1, mels, 12)):
-            for _ in range(count):
-                width = int(torch.randint(0, min(longest, size) + 1, (1,), generator=generator))
-                start = int(torch.randint(0, size - width + 1, (1,), generator=generator))
-                masked[row].narrow(axis, start, width).zero_()
-    return masked

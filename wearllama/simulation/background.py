@@ -20,9 +20,11 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.convolve import BlockPlan, SourceSpectra, channel_image, transform_source
 from wearllama.simulation.fields import FIELD_TAPS, field_filters
 from wearllama.simulation.levels import OWN_VOICE_DBA, draw_noise_dba, lombard_db
+from wearllama.simulation.motion import Waypoints
+from wearllama.simulation.moving import follow
 from wearllama.simulation.noise import NoiseBank, draw_wind
 from wearllama.simulation.recipe import MixtureRecipe, draw_from
-from wearllama.simulation.sources import PlacedSource, power
+from wearllama.simulation.sources import PlacedSource, cut_at_waypoints, power
 
 Signal = NDArray[np.float32]
 
@@ -64,6 +66,7 @@ class Background:
         bank: RirBank,
         noise: NoiseBank,
         room: str,
+        track: Waypoints,
         sources: list[PlacedSource],
         own_power: float,
         rng: np.random.Generator,
@@ -79,24 +82,30 @@ class Background:
             return
         self.draw = noise.draw(noise_plan.name, plan.length + bank.num_taps, rng)
         self.field = self.draw.field if recipe.noise_field is None else recipe.noise_field
-        self.image_N = self._image(plan, bank, room, rng)
+        self.image_N = self._image(plan, bank, room, track, rng)
         self._scale(noise_plan, sources, own_power, bank)
 
-    def _image(self, plan: BlockPlan, bank: RirBank, room: str, rng: np.random.Generator) -> Signal:
+    def _image(self, plan: BlockPlan, bank: RirBank, room: str, track: Waypoints, rng: np.random.Generator) -> Signal:
         if self.field == "wind":
             self.wind_MN = draw_wind(bank.num_channels, plan.length, rng, loops=self.draw.loops)
             return self.wind_MN[bank.reference]
-        if self.field == "isotropic":
-            array = _array_of(bank)
+        if self.field == "isotropic":  # the same from everywhere, however the head turns
             signals = self.draw.independent(bank.num_channels, plan.length + bank.num_taps, rng)
-            responses = list(_field_spectra(array, plan.n_fft))
+            responses = _field_spectra(_array_of(bank), plan.n_fft)
+            heard = [(-bank.num_taps, s_N, r_MF) for s_N, r_MF in zip(signals, responses, strict=True)]
         else:
-            signals = self.draw.signals
-            places = _noise_places(bank, room, self.field, len(signals), rng)
-            responses = [bank.spectrum(rir, plan.n_fft) for rir in places]
+            places = _noise_places(bank, room, self.field, len(self.draw.signals), rng)
+            heard = [
+                (start, piece_N, bank.spectrum(rir, plan.n_fft))
+                for signal_N, place in zip(self.draw.signals, places, strict=True)
+                for path in (follow(track, bank, place),)
+                for (start, piece_N), (_, rir) in zip(
+                    cut_at_waypoints(signal_N, path, -bank.num_taps), path, strict=True
+                )
+            ]
         image_N = np.zeros(plan.length, np.float32)
-        for signal_N, response_MF in zip(signals, responses, strict=True):
-            spectra = transform_source(plan, signal_N, -bank.num_taps)
+        for start, piece_N, response_MF in heard:
+            spectra = transform_source(plan, piece_N, start)
             self.parts.append((spectra, response_MF))
             image_N += channel_image(plan, spectra, response_MF[bank.reference])
         return image_N

@@ -69,7 +69,7 @@ def render(recipe: MixtureRecipe, *, bank: RirBank, noise: NoiseBank, seed: int,
     level = draw_from(recipe.level_dbfs, levels)
     sources = _set_sidetalk(sources, recipe, levels)
     device = draw_device(recipe.device, bank.num_channels, bank.reference, devices)
-    background = Background(recipe, noise_plan, plan, bank, noise, room, sources, own_power, noises)
+    background = Background(recipe, noise_plan, plan, bank, noise, room, track, sources, own_power, noises)
     scale = float(10 ** (level / 20) / np.sqrt(own_power))
     audio_MN = _sum(plan, bank, sources, background, device, scale)
     if device.self_noise_db is not None:

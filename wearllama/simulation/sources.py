@@ -122,7 +122,7 @@ def place_source(
     """Put a source at its time through its response, or through one after the other."""
     start = round(segment.start_s * SAMPLE_RATE)
     gain = 10 ** ((effort_db + segment.gain_db) / 20)
-    pieces = _pieces(file, path, start)
+    pieces = cut_at_waypoints(file.signal_N, path, start)
     spectra = [transform_source(plan, piece_N, at - bank.pre_samples, gain) for at, piece_N in pieces]
     responses = [bank.spectrum(rir, plan.n_fft)[bank.reference] for _, rir in path]
     image_N = channel_image(plan, spectra[0], responses[0])
@@ -131,12 +131,12 @@ def place_source(
     return PlacedSource(segment, sidetalk, path, effort_db, gain, start, file.active_N, spectra, image_N)
 
 
-def _pieces(file: SourceFile, path: Waypoints, start: int) -> list[tuple[int, Signal]]:
-    """The source cut up among the waypoints of its path: (sample of the mixture, what is said there)."""
+def cut_at_waypoints(signal_N: Signal, path: Waypoints, start: int) -> list[tuple[int, Signal]]:
+    """A signal from sample ``start`` on, cut up among the waypoints of its path: (sample, what is heard there)."""
     if len(path) == 1:
-        return [(start, file.signal_N)]
-    faded = fade_weights(path, start, len(file.signal_N))
-    return [(start + low, file.signal_N[low : low + len(weight_N)] * weight_N) for low, weight_N in faded]
+        return [(start, signal_N)]
+    faded = fade_weights(path, start, len(signal_N))
+    return [(start + low, signal_N[low : low + len(weight_N)] * weight_N) for low, weight_N in faded]
 
 
 def power(signal_N: Signal) -> float:

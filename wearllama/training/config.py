@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ class TrainConfig:
     warmup_steps: int = 50
     final_lr: float = 0.05
     """Learning rate of the last step, as a fraction of the peak (cosine only; linear ends at 0)."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Regular expression at the start of a parameter's name -> factor on its learning rate; later entries win."""
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     clip_norm: float = 1.0
@@ -66,6 +68,8 @@ class TrainConfig:
             raise ValueError("train.keep_checkpoints is 1, wanted at least 2: one must stand while another is written")
         if not 0.0 < self.learning_rate < 1.0:
             raise ValueError(f"train.learning_rate is {self.learning_rate}, wanted between 0 and 1")
+        if wrong := {name: factor for name, factor in self.rates.items() if factor < 0}:
+            raise ValueError(f"train.rates has {wrong}, wanted factors of 0 or more")
         if self.warmup_steps >= self.steps:
             raise ValueError(f"train.warmup_steps is {self.warmup_steps}, wanted below train.steps = {self.steps}")
         if self.deepspeed is not None and not Path(self.deepspeed).is_file():

@@ -8,6 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings
+from wearllama.data.augment import Augmentation
 from wearllama.data.dataset import ExampleDataset, MixtureRenderer, example_seconds
 from wearllama.data.manifest import Example, Renderer, read_manifest
 from wearllama.data.sampling import BatchConfig, BucketBatchSampler, Lengths
@@ -30,6 +31,8 @@ class SftData:
     """Folders of noise recordings, for the same rows."""
     shards: str | None = None
     """Folder of tools/render_shards.py: what it holds is read instead of rendered; the rest needs ``bank``."""
+    augment: Augmentation = field(default_factory=Augmentation)
+    """Of the training rows' features."""
     train_split: str = "train"
     validation_split: str = "validation"
 
@@ -63,6 +66,7 @@ def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
             array=processor.array,
             beam=processor.beam,
             renderer=renderer,
+            augment=data.augment if name == data.train_split else None,
             seed=seed,
         )
         for name, chosen in rows.items()

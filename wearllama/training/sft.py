@@ -5,6 +5,7 @@ would weigh short targets more). Shapes: B rows, S text positions, A clips, T me
 """
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -79,6 +80,15 @@ class SftTrainer(Trainer):
             **self._worker_settings(),
         )
 
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The library's optimiser, its groups split further by ``rates``."""
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        trained = self.model if model is None else model
+        if fresh and trained is not None:
+            set_rates(optimizer, trained, self.config.rates)
+        return optimizer
+
     def _worker_settings(self) -> dict[str, Any]:
         if not self.config.workers:
             return {}
@@ -121,6 +131,27 @@ class SftTrainer(Trainer):
             "position_padding": round(1.0 - positions / position_slots, 4) if position_slots else 0.0,
             "target_tokens_per_second": round(targets / seconds, 1),
         }
+
+
+def set_rates(optimizer: torch.optim.Optimizer, model: nn.Module, rates: Mapping[str, float]) -> None:
+    """Give parameters that an expression of ``rates`` matches groups of their own, at so much of the rate.
+
+    Raises:
+        ValueError: an expression matches no trained parameter.
+    """
+    factors, unused = {}, set(rates)
+    for name, parameter in model.named_parameters():
+        matching = [pattern for pattern in rates if parameter.requires_grad and re.match(pattern, name)]
+        unused -= set(matching)
+        factors[parameter] = rates[matching[-1]] if matching else 1.0
+    if unused:
+        raise ValueError(f"train.rates: no trained parameter starts with {sorted(unused)}")
+    groups = []
+    for group in optimizer.param_groups:
+        for factor in sorted({factors[parameter] for parameter in group["params"]}, reverse=True):
+            chosen = [parameter for parameter in group["params"] if factors[parameter] == factor]
+            groups.append({**group, "params": chosen, "lr": group["lr"] * factor})
+    optimizer.param_groups[:] = groups
 
 
 def _init_worker(worker_id: int) -> None:
