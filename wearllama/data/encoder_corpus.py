@@ -55,7 +55,7 @@ class PretrainingBatches(Dataset[dict[str, Any]]):
         self.source, self.pieces = source, pieces
         self.teacher_dir, self.teacher_width = teacher_dir, teacher_width
         self.num_batches, self.seed, self.augment = num_batches, seed, augment
-        self.augmentation = Augmentation(warp=scenes.warp, mask_spans=scenes.mask_spans)
+        self.augmentation = Augmentation(warp=source.scenes.warp, mask_spans=source.scenes.mask_spans)
         self.frontend = LogMel()
 
     def __len__(self) -> int:
