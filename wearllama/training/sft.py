@@ -5,21 +5,21 @@ would weigh short targets more). Shapes: B rows, S text positions, A clips, T me
 """
 
 import os
-import re
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from transformers import Trainer
+from transformers.trainer_callback import ProgressCallback
 
-from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE
-from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, quiet_worker_signals
+from wearllama.data.dataset import ExampleDataset
+from wearllama.training.batches import TASKS, TrainingCollator, take_extras
+from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, ProgressBar, quiet_worker_signals
 from wearllama.training.checkpoint import (
     FINAL,
     last_complete_checkpoint,
@@ -27,6 +27,12 @@ from wearllama.training.checkpoint import (
     remove_incomplete_checkpoints,
 )
 from wearllama.training.config import TrainConfig, training_arguments
+from wearllama.training.distill import TAUGHT, TEACHER, check_teacher, divergence, teacher_logits
+from wearllama.training.ema import MovingAverage
+from wearllama.training.flops import flops_model, peak_flops
+from wearllama.training.optimiser import set_rates
+from wearllama.training.resume import cut_log
+from wearllama.training.runlog import RunLog, Tally
 from wearllama.training.stream import BatchStream, EpochSampler
 
 
@@ -34,40 +40,20 @@ class NonFiniteLossError(ValueError):
     """The loss became NaN or infinite; nothing of that step was applied."""
 
 
-@dataclass
-class _Tally:
-    """Counts since the last log, of this rank."""
-
-    audio_seconds: float = 0.0
-    audio_frames: int = 0
-    audio_slots: int = 0
-    positions: int = 0
-    position_slots: int = 0
-    target_tokens: int = 0
-
-    def add(self, inputs: Mapping[str, Tensor]) -> None:
-        """Count one batch: mel frames, decoder positions and how many of either are padding."""
-        mask_BS = inputs["attention_mask"]
-        self.positions += int(mask_BS.sum())
-        self.position_slots += mask_BS.numel()
-        self.target_tokens += int((inputs["labels"] != -100).sum())
-        lengths_A = inputs.get("feature_lengths")
-        if lengths_A is not None:
-            frames = int(lengths_A.sum())
-            self.audio_frames += frames
-            self.audio_slots += lengths_A.numel() * inputs["input_features"].shape[-2]
-            self.audio_seconds += frames * HOP_SAMPLES / SAMPLE_RATE
-
-
 class SftTrainer(Trainer):
-    """Trainer over a :class:`BatchStream`; stops on a non-finite loss and logs audio throughput and padding."""
+    """Trainer over a :class:`BatchStream`; stops on a non-finite loss and logs what a run costs and learns."""
 
-    def __init__(self, *, sampler: EpochSampler, config: TrainConfig, **kwargs: Any) -> None:
+    def __init__(self, *, sampler: EpochSampler, config: TrainConfig, tasks: Sequence[str], **kwargs: Any) -> None:
+        model = kwargs["model"]
         super().__init__(**kwargs)
         self.sampler = sampler
         self.config = config
-        self._tally = _Tally()
-        self._tally_start = time.perf_counter()
+        dtype = torch.bfloat16 if self.args.bf16 else torch.float32
+        self.tally = Tally(tasks, flops_model(model), peak_flops(self.args.device, dtype), self.args.device)
+        self.run_log = RunLog(Path(str(self.args.output_dir)))
+        self._last_logged = 0
+        if self.is_world_process_zero():
+            print(f"peak of a device for MFU: {self.tally.peak / 1e12:.3g} TFLOP/s in {str(dtype).split('.')[1]}")
 
     def get_train_dataloader(self) -> DataLoader:
         """The stream, already this rank's share: it is not handed to accelerate, which would deal it out again."""
@@ -98,11 +84,16 @@ class SftTrainer(Trainer):
             "worker_init_fn": _init_worker,
         }
 
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """As the library's, timed: this is where a step waits for data."""
+        with self.tally.waiting():
+            return super().get_batch_samples(*args, **kwargs)
+
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
         """One forward and backward pass; NonFiniteLossError before its gradients are used."""
-        self._tally.add(inputs)
+        self.tally.add(inputs)
         loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
             checkpoint = last_complete_checkpoint(str(self.args.output_dir))
@@ -112,46 +103,48 @@ class SftTrainer(Trainer):
             )
         return loss
 
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """The model's loss over the global target tokens, and where it distils, the divergence from its reading."""
+        inputs = dict(inputs)
+        extras = take_extras(inputs)
+        teach = TEACHER in extras
+        taught_by = teacher_logits(model, extras[TEACHER]) if teach else None
+        outputs = model(**inputs, num_items_in_batch=num_items_in_batch, target_logits=teach)
+        loss = outputs.loss
+        if taught_by is not None:
+            divided = divergence(
+                outputs.logits, taught_by, extras[TAUGHT], temperature=self.config.distill_temperature
+            ) / (len(outputs.token_losses) if num_items_in_batch is None else num_items_in_batch)
+            loss = loss + self.config.distill * divided
+            if model.training:
+                self.tally.add_extra(float(divided.detach()))
+        if model.training:
+            self.tally.add_losses(outputs.token_losses, extras[TASKS])
+        if num_items_in_batch is not None:
+            loss = loss * self.accelerator.num_processes  # ranks average gradients; the divisor is global already
+        outputs.logits = None
+        return (loss, outputs) if return_outputs else loss
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add throughput and padding, summed over ranks, to a line of training loss."""
+        """Add what was counted, summed over ranks, to a line of training loss; write and show the line."""
         if "loss" in logs:
-            logs.update(self._drain_tally())
+            steps, self._last_logged = self.state.global_step - self._last_logged, self.state.global_step
+            extra = "distillation" if self.config.distill else None
+            logs.update(self.tally.drain(self._sum_over_ranks, self.args.world_size, steps, extra=extra))
         super().log(logs, start_time)
+        if self.is_world_process_zero():
+            self.run_log.write({"step": self.state.global_step, **logs})
 
-    def _drain_tally(self) -> dict[str, float]:
-        seconds = time.perf_counter() - self._tally_start
-        counts = torch.tensor(list(vars(self._tally).values()), dtype=torch.float64)
-        if self.args.world_size > 1:
-            counts = self.accelerator.reduce(counts.to(self.args.device, torch.float32), "sum").double()
-        audio_seconds, frames, slots, positions, position_slots, targets = counts.tolist()
-        self._tally, self._tally_start = _Tally(), time.perf_counter()
-        return {
-            "audio_seconds_per_second": round(audio_seconds / seconds, 2),
-            "audio_padding": round(1.0 - frames / slots, 4) if slots else 0.0,
-            "position_padding": round(1.0 - positions / position_slots, 4) if position_slots else 0.0,
-            "target_tokens_per_second": round(targets / seconds, 1),
-        }
-
-
-def set_rates(optimizer: torch.optim.Optimizer, model: nn.Module, rates: Mapping[str, float]) -> None:
-    """Give parameters that an expression of ``rates`` matches groups of their own, at so much of the rate.
-
-    Raises:
-        ValueError: an expression matches no trained parameter.
-    """
-    factors, unused = {}, set(rates)
-    for name, parameter in model.named_parameters():
-        matching = [pattern for pattern in rates if parameter.requires_grad and re.match(pattern, name)]
-        unused -= set(matching)
-        factors[parameter] = rates[matching[-1]] if matching else 1.0
-    if unused:
-        raise ValueError(f"train.rates: no trained parameter starts with {sorted(unused)}")
-    groups = []
-    for group in optimizer.param_groups:
-        for factor in sorted({factors[parameter] for parameter in group["params"]}, reverse=True):
-            chosen = [parameter for parameter in group["params"] if factors[parameter] == factor]
-            groups.append({**group, "params": chosen, "lr": group["lr"] * factor})
-    optimizer.param_groups[:] = groups
+    def _sum_over_ranks(self, counts: Tensor) -> Tensor:
+        if self.args.world_size == 1:
+            return counts
+        return self.accelerator.reduce(counts.to(self.args.device), "sum").cpu()
 
 
 def _init_worker(worker_id: int) -> None:
@@ -176,12 +169,12 @@ def run_sft(
     *,
     model: nn.Module,
     processor: Any,
-    train_data: Dataset,
+    train_data: ExampleDataset,
     sampler: EpochSampler,
     collator: Callable[[list[Any]], dict[str, Tensor]],
     config: TrainConfig,
     run_dir: str | Path,
-    validation_data: Dataset | None = None,
+    validation_data: ExampleDataset | None = None,
     resume: bool = True,
     facts: Mapping[str, Any] | None = None,
 ) -> SftResult:
@@ -207,22 +200,33 @@ def run_sft(
         torch.set_num_threads(config.threads)
     if config.report_to == "wandb":
         _prepare_wandb(run_dir)
+    if config.distill:
+        check_teacher(model)
     stop = GracefulStop()
+    average = MovingAverage(model, config.ema) if config.ema else None
+    tasks = sorted({example.task for data in (train_data, validation_data) if data for example in data.examples})
     trainer = SftTrainer(
         model=model,
         args=training_arguments(config, run_dir),
         train_dataset=train_data,
         eval_dataset=validation_data,
-        data_collator=collator,
+        data_collator=TrainingCollator(collator, tasks, processor if config.distill else None),
         processing_class=processor,
-        callbacks=[stop, MarkCheckpoints()],
+        callbacks=[stop, *([average] if average else []), MarkCheckpoints()],
         sampler=sampler,
         config=config,
+        tasks=tasks,
     )
+    trainer.remove_callback(ProgressCallback)
+    trainer.add_callback(ProgressBar())
     checkpoint = _resume_point(trainer, run_dir) if resume else None
+    if not resume and trainer.is_world_process_zero():
+        cut_log(run_dir, None)
     output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     final = run_dir / FINAL
     if stop.stopped_by is None:
+        if average:
+            average.apply()
         _save_final(trainer, final, {"steps": config.steps, **(facts or {})})
     return SftResult(
         steps=trainer.state.global_step, loss=output.training_loss, stopped_by=stop.stopped_by, model_dir=final
@@ -233,6 +237,7 @@ def _resume_point(trainer: SftTrainer, run_dir: Path) -> Path | None:
     if trainer.is_world_process_zero():
         for broken in remove_incomplete_checkpoints(run_dir):
             print(f"{broken} was cut short and is removed")
+        cut_log(run_dir, last_complete_checkpoint(run_dir))
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_complete_checkpoint(run_dir)
     if checkpoint is not None and trainer.is_world_process_zero():
