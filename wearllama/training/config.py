@@ -55,6 +55,8 @@ class TrainConfig:
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
     log_every: int = 10
+    log_ids: bool = False
+    """Write the ids of every batch's rows to run_dir/rows-rankN.jsonl."""
     eval_every: int = 0
     """Steps between evaluations of the validation loss; 0 never."""
     report_to: Literal["wandb", "tensorboard", "none"] = "wandb"
@@ -155,6 +157,7 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
         prediction_loss_only=True,
         report_to=config.report_to,
         remove_unused_columns=False,
+        ignore_data_skip=True,  # the stream itself starts where the checkpoint left it
         label_names=["labels"],
         **parallel_arguments(config, on_cpu=on_cpu),
         **_schedule(config),

@@ -102,7 +102,9 @@ def row_lengths(dataset: ExampleDataset, processor: Any, channels: int) -> Lengt
             taken = num_embeddings(SAMPLE_RATE, channels) if row.audio else 0
             prompts[key] = len(processor.encode_prompt(row.messages, num_samples=probe)) - taken
         tokens[index] = prompts[key] + len(processor.encode_target(row.target))
-    return Lengths(seconds=seconds, embeddings=embeddings, tokens=tokens, tasks=[row.task for row in dataset.examples])
+    tasks, sources = zip(*((row.task, str(row.metadata.get("source", ""))) for row in dataset.examples), strict=True)
+    several = sources if len(set(sources)) > 1 else ()
+    return Lengths(seconds=seconds, embeddings=embeddings, tokens=tokens, tasks=tasks, sources=several)
 
 
 def batch_sampler(

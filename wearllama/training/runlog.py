@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE
 from wearllama.training.flops import FlopsModel
-from wearllama.training.resume import LOG
+from wearllama.training.resume import IDS, LOG
 
 Reduce = Callable[[Tensor], Tensor]
 """Sums a tensor over ranks."""
@@ -156,6 +156,18 @@ class RunLog:
             tqdm.write(" ".join(f"{head:>{_width(shape)}}" for head, _, shape in COLUMNS))
         self._rows += 1
         tqdm.write(" ".join(_cell(line.get(key), shape) for _, key, shape in COLUMNS))
+
+
+class IdLog:
+    """What this rank trained on, batch by batch, in run_dir/rows-rankN.jsonl."""
+
+    def __init__(self, run_dir: Path, rank: int) -> None:
+        self.path = run_dir / IDS.format(rank=rank)
+
+    def write(self, step: int, ids: Sequence[str]) -> None:
+        """Append one batch of the step that it belongs to."""
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"step": step, "ids": list(ids)}) + "\n")
 
 
 def _width(shape: str) -> int:

@@ -18,7 +18,7 @@ from transformers import Trainer
 from transformers.trainer_callback import ProgressCallback
 
 from wearllama.data.dataset import ExampleDataset
-from wearllama.training.batches import TASKS, TrainingCollator, take_extras
+from wearllama.training.batches import IDS, TASKS, TrainingCollator, take_extras
 from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, ProgressBar, quiet_worker_signals
 from wearllama.training.checkpoint import (
     FINAL,
@@ -31,8 +31,8 @@ from wearllama.training.distill import TAUGHT, TEACHER, check_teacher, divergenc
 from wearllama.training.ema import MovingAverage
 from wearllama.training.flops import flops_model, peak_flops
 from wearllama.training.optimiser import set_rates
-from wearllama.training.resume import cut_log
-from wearllama.training.runlog import RunLog, Tally
+from wearllama.training.resume import cut_logs
+from wearllama.training.runlog import IdLog, RunLog, Tally
 from wearllama.training.stream import BatchStream, EpochSampler
 
 
@@ -51,6 +51,9 @@ class SftTrainer(Trainer):
         dtype = torch.bfloat16 if self.args.bf16 else torch.float32
         self.tally = Tally(tasks, flops_model(model), peak_flops(self.args.device, dtype), self.args.device)
         self.run_log = RunLog(Path(str(self.args.output_dir)))
+        self.id_log = IdLog(Path(str(self.args.output_dir)), self.args.process_index) if config.log_ids else None
+        self.start_step = 0
+        """Optimiser steps that the checkpoint of this call has behind it."""
         self._last_logged = 0
         if self.is_world_process_zero():
             print(f"peak of a device for MFU: {self.tally.peak / 1e12:.3g} TFLOP/s in {str(dtype).split('.')[1]}")
@@ -58,10 +61,12 @@ class SftTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader:
         """The stream, already this rank's share: it is not handed to accelerate, which would deal it out again."""
         assert self.train_dataset is not None
+        accumulated = self.args.gradient_accumulation_steps
         return DataLoader(
             self.train_dataset,
-            batch_sampler=BatchStream(self.sampler, self.args.max_steps * self.args.gradient_accumulation_steps),
+            batch_sampler=BatchStream(self.sampler, self.args.max_steps * accumulated, self.start_step * accumulated),
             collate_fn=self.data_collator,
+            generator=torch.Generator(),  # workers' seeds, which nothing uses, stay out of the run's random numbers
             pin_memory=self.args.dataloader_pin_memory,
             **self._worker_settings(),
         )
@@ -94,6 +99,8 @@ class SftTrainer(Trainer):
     ) -> Tensor:
         """One forward and backward pass; NonFiniteLossError before its gradients are used."""
         self.tally.add(inputs)
+        if self.id_log is not None:
+            self.id_log.write(self.state.global_step + 1, inputs[IDS])
         loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
             checkpoint = last_complete_checkpoint(str(self.args.output_dir))
@@ -133,13 +140,15 @@ class SftTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add what was counted, summed over ranks, to a line of training loss; write and show the line."""
+        step = self.state.global_step
+        logs["epoch"] = round(step * self.args.gradient_accumulation_steps / len(self.sampler), 4)
         if "loss" in logs:
-            steps, self._last_logged = self.state.global_step - self._last_logged, self.state.global_step
+            steps, self._last_logged = step - max(self._last_logged, self.start_step), step
             extra = "distillation" if self.config.distill else None
             logs.update(self.tally.drain(self._sum_over_ranks, self.args.world_size, steps, extra=extra))
         super().log(logs, start_time)
         if self.is_world_process_zero():
-            self.run_log.write({"step": self.state.global_step, **logs})
+            self.run_log.write({"step": step, **logs})
 
     def _sum_over_ranks(self, counts: Tensor) -> Tensor:
         if self.args.world_size == 1:
@@ -210,7 +219,9 @@ def run_sft(
         args=training_arguments(config, run_dir),
         train_dataset=train_data,
         eval_dataset=validation_data,
-        data_collator=TrainingCollator(collator, tasks, processor if config.distill else None),
+        data_collator=TrainingCollator(
+            collator, tasks, processor=processor if config.distill else None, ids=config.log_ids
+        ),
         processing_class=processor,
         callbacks=[stop, *([average] if average else []), MarkCheckpoints()],
         sampler=sampler,
@@ -221,7 +232,9 @@ def run_sft(
     trainer.add_callback(ProgressBar())
     checkpoint = _resume_point(trainer, run_dir) if resume else None
     if not resume and trainer.is_world_process_zero():
-        cut_log(run_dir, None)
+        cut_logs(run_dir, None)
+    if checkpoint is not None:
+        trainer.start_step = int(checkpoint.name.rpartition("-")[2])
     output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     final = run_dir / FINAL
     if stop.stopped_by is None:
@@ -237,7 +250,7 @@ def _resume_point(trainer: SftTrainer, run_dir: Path) -> Path | None:
     if trainer.is_world_process_zero():
         for broken in remove_incomplete_checkpoints(run_dir):
             print(f"{broken} was cut short and is removed")
-        cut_log(run_dir, last_complete_checkpoint(run_dir))
+        cut_logs(run_dir, last_complete_checkpoint(run_dir))
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_complete_checkpoint(run_dir)
     if checkpoint is not None and trainer.is_world_process_zero():
