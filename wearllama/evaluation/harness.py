@@ -56,6 +56,8 @@ class HarnessConfig:
 
     batch_size: int = 8
     """Items decoded together, of similar length."""
+    batch_seconds: float | None = None
+    """Most seconds of sound in a batch, padding included: long recordings then go in smaller batches."""
     ttft_items: int = 20
     """Items of each task whose time to first token is measured; 0 for none."""
     bad_item: Literal["error", "score_wrong"] = "error"
@@ -66,6 +68,8 @@ class HarnessConfig:
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.ttft_items < 0:
             raise ValueError(f"batch_size {self.batch_size} or ttft_items {self.ttft_items} is too small")
+        if self.batch_seconds is not None and self.batch_seconds <= 0:
+            raise ValueError(f"batch_seconds is {self.batch_seconds}, wanted more than 0")
         if self.bad_item not in ("error", "score_wrong"):
             raise ValueError(f"bad_item is {self.bad_item!r}, wanted 'error' or 'score_wrong'")
 
@@ -138,9 +142,19 @@ def predict(
         disable=not config.progress or rank != 0 or not mine,
     )  # fmt: skip
     with bar:
-        for batch, clips in _prefetch(todo, load, config.batch_size):
-            log.append(_predict(batch, clips, adapter, timed, rank))
-            bar.update(len(batch))
+        for batch, clips in _prefetch(_batches(todo, config), load):
+            predictions, failed = _predict(batch, clips, adapter, timed, rank)
+            refusals = [p for p in predictions if p.id in failed]
+            log.append(
+                predictions if config.bad_item == "score_wrong" else [p for p in predictions if p.id not in failed]
+            )
+            bar.update(len(predictions))
+            if len(predictions) < len(batch):
+                raise ValueError(_unanswered(batch, predictions, failed))
+            if refusals and config.bad_item == "error":
+                raise ValueError(
+                    f"{refusals[0].id}: {refusals[0].error}; bad_item=score_wrong counts such items as wrong"
+                )
 
 
 def _predict(
@@ -149,33 +163,59 @@ def _predict(
     adapter: Adapter,
     timed: set[str],
     rank: int,
-) -> list[Prediction]:
+) -> tuple[list[Prediction], dict[str, str]]:
+    """Predictions, and why the adapter has no output, by id; what failed for a passing reason is only in the latter."""
     good = [(e, clip) for (e, _), clip in zip(batch, clips, strict=True) if not isinstance(clip, AudioError)]
     started = time.perf_counter()
     outputs = adapter.generate([e for e, _ in good], [clip for _, clip in good]) if good else []
     batch_s = time.perf_counter() - started
     raw = {example.id: text for (example, _), text in zip(good, outputs, strict=True)}
-    predictions = []
+    predictions, failed = [], {}
     for (example, key), clip in zip(batch, clips, strict=True):
+        output = raw.get(example.id, "")
+        reason = str(clip) if isinstance(clip, AudioError) else getattr(output, "error", "")
+        if reason and not isinstance(clip, AudioError):
+            failed[example.id] = reason
+        if getattr(output, "transient", False):
+            continue
         latency: dict[str, float] = {"batch_s": batch_s, "batch_size": len(good)}
-        failed = isinstance(clip, AudioError)
-        if example.id in timed and not isinstance(clip, AudioError):
+        if example.id in timed and not reason and not isinstance(clip, AudioError):
             ttft = adapter.first_token_seconds(example, clip)
             latency |= {} if ttft is None else {"ttft_s": ttft}
-        text = raw.get(example.id, "")
+        text = str(output)
         predictions.append(Prediction(
             id=example.id, key=key, task=example.task, model=adapter.identity, prompt_hash=prompt_hash_of(example),
-            generation=adapter.generation, raw=text, rank=rank, latency=latency, error=str(clip) if failed else "",
-            action=parse_action(text, example.dialect).to_dict(),  # type: ignore[arg-type]
+            generation=adapter.generation, raw=text, rank=rank, latency=latency, error=reason,
+            action=parse_action(text, example.dialect).to_dict(), extra=dict(getattr(output, "extra", {})),  # type: ignore[arg-type]
         ))  # fmt: skip
-    return predictions
+    return predictions, failed
+
+
+def _unanswered(batch: Sequence[tuple[Example, str]], predictions: Sequence[Prediction], failed: dict[str, str]) -> str:
+    answered = {prediction.id for prediction in predictions}
+    waiting = [example.id for example, _ in batch if example.id not in answered]
+    return (
+        f"{len(waiting)} items have no answer yet (first: {waiting[0]}: {failed[waiting[0]]}); the same command goes on"
+    )
+
+
+def _batches(todo: Sequence[tuple[Example, str]], config: HarnessConfig) -> list[Sequence[tuple[Example, str]]]:
+    """Consecutive items (sorted by length, longest first) within both limits of a batch."""
+    batches: list[Sequence[tuple[Example, str]]] = []
+    start = 0
+    while start < len(todo):
+        size = config.batch_size
+        if config.batch_seconds is not None:
+            size = min(size, max(1, int(config.batch_seconds / max(todo[start][0].seconds, 0.01))))
+        batches.append(todo[start : start + size])
+        start += size
+    return batches
 
 
 def _prefetch(
-    todo: Sequence[tuple[Example, str]], load: Callable[[Example], Clip | AudioError | None], size: int
+    batches: Sequence[Sequence[tuple[Example, str]]], load: Callable[[Example], Clip | AudioError | None]
 ) -> Iterator[tuple[Sequence[tuple[Example, str]], list[Clip | AudioError | None]]]:
     """Batches with their sound; the next one is read while the model works on this one."""
-    batches = [todo[start : start + size] for start in range(0, len(todo), size)]
     with ThreadPoolExecutor(max_workers=1) as pool:
         ahead = [pool.submit(lambda b: [load(example) for example, _ in b], batch) for batch in batches[:1]]
         for index, batch in enumerate(batches):

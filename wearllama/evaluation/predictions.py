@@ -5,7 +5,6 @@ and generation settings.  A changed prompt, limit, recording or checkpoint there
 """
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from wearllama.data.actions import Action, parse_action
 from wearllama.data.manifest import Example
 from wearllama.data.prompts import content_hash
+from wearllama.evaluation.append_log import append_lines, read_lines
 
 SCHEMA = 1
 _STAMP_BYTES = 1 << 16
@@ -41,6 +41,8 @@ class Prediction:
     """Seconds: ``batch_s`` (whole batch), ``ttft_s`` (alone; only for the sample that was timed)."""
     error: str = ""
     """Why there is no output, where the run was told to go on."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What else the adapter tells (:class:`wearllama.evaluation.output.Output`): truncation, tokens, transcript."""
     rank: int = 0
     time: float = field(default_factory=time.time)
     schema: int = SCHEMA
@@ -93,21 +95,13 @@ class PredictionLog:
 
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Add lines; a line torn by an earlier kill is closed off first, so that it cannot swallow ours."""
-        if not predictions:
-            return
-        lines = "".join(json.dumps(asdict(item), ensure_ascii=False) + "\n" for item in predictions)
-        with self.path.open("ab") as stream:
-            if stream.tell() and not _ends_with_newline(self.path):
-                stream.write(b"\n")
-            stream.write(lines.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_lines(self.path, [_row(item) for item in predictions])
 
 
-def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as stream:
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) == b"\n"
+def _row(prediction: Prediction) -> dict[str, Any]:
+    """The line's fields; ``extra`` only where there is any, as logs had it before it existed."""
+    fields = asdict(prediction)
+    return fields if fields["extra"] else {name: value for name, value in fields.items() if name != "extra"}
 
 
 def read_log(folder: str | Path) -> dict[str, Prediction]:
@@ -124,14 +118,9 @@ def read_log(folder: str | Path) -> dict[str, Prediction]:
 def _iter_log(folder: Path) -> Iterator[Prediction]:
     names = set(Prediction.__dataclass_fields__)
     for path in sorted(folder.glob("predictions-*.jsonl")):
-        with path.open("rb") as stream:
-            for raw in stream:
-                try:
-                    fields = json.loads(raw)
-                except ValueError:
-                    continue
-                if isinstance(fields, dict) and fields.get("schema") == SCHEMA and set(fields) == names:
-                    yield Prediction(**fields)
+        for fields in read_lines(path):
+            if fields.get("schema") == SCHEMA and names - {"extra"} <= set(fields) <= names:
+                yield Prediction(**fields)
 
 
 def collect(examples: Sequence[Example], keys: Sequence[str], folder: str | Path) -> list[Prediction]:
