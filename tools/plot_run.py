@@ -19,7 +19,7 @@ from wearllama.atomic import replacing
 from wearllama_launch import existing_path, launch
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the backend is chosen)
+import matplotlib.pyplot as plt
 
 PANELS = {
     "loss": ("loss", "eval_loss"),
