@@ -50,5 +50,5 @@ def test_the_mixture_follows_the_seed_alone() -> None:
 def test_unknown_sources_and_cold_temperatures_are_refused() -> None:
     with pytest.raises(ValueError, match=r"source_weights names \['smal'\]"):
         drawn(BatchConfig(source_weights={"smal": 1.0}))
-    with pytest.raises(ValueError, match="temperature is 0.5"):
+    with pytest.raises(ValueError, match=r"temperature is 0\.5"):
         BatchConfig(temperature=0.5)

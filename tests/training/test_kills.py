@@ -1,8 +1,11 @@
 """Kill -9 at random moments, inside a checkpoint's writing too, and go on: nothing differs from a run left alone.
 
-Two ranks with two workers each, fp32 on the CPU. WEARLLAMA_KILLS=20 python -m pytest -m slow tests/training/test_kills.py
+Two ranks with two workers each, fp32 on the CPU.
+
+Run as: WEARLLAMA_KILLS=20 python -m pytest -m slow tests/training/test_kills.py
 """
 
+import contextlib
 import json
 import os
 import random
@@ -41,10 +44,8 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
     """SIGKILL for torchrun, its ranks and their workers, as when the power goes."""
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     for member in family:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-        except psutil.NoSuchProcess:
-            pass
     process.wait()
     psutil.wait_procs(family, timeout=60)
 
