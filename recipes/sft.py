@@ -120,6 +120,7 @@ def main(config: SftCommand) -> None:
         run_dir=run_dir,
         validation_data=sets.validation,
         facts=facts,
+        tolerance=config.data.tolerance,
     )
     if result.stopped_by is not None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
@@ -130,7 +131,7 @@ def main(config: SftCommand) -> None:
 NEVER_DECIDES = (
     "workers", "prefetch", "threads", "report_to", "log_every", "log_ids", "save_every", "keep_checkpoints",
 )  # fmt: skip
-ADDED = {"decay_steps": 0, "ema": 0.0, "distill": 0.0, "distill_temperature": 1.0, "parallel": "ddp"}
+ADDED = {"decay_steps": 0, "ema": 0.0, "distill": 0.0, "distill_temperature": 1.0, "parallel": "ddp", "packed": False}
 """Settings of ``train`` that came later: at these values a run is what it was before they were known."""
 
 
@@ -147,6 +148,8 @@ def run_fingerprint(config: SftCommand) -> str:
     for name, empty in (("source_weights", {}), ("temperature", 1.0)):
         if settings["batches"][name] == empty:
             settings["batches"].pop(name)
+    if not settings["data"]["tolerance"]:
+        settings["data"].pop("tolerance")
     settings["data"].pop("shards")  # the samples are those of rendering
     return fingerprint(settings, data_files(config))
 

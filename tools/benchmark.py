@@ -2,11 +2,13 @@
 
 Run as: python tools/benchmark.py mixing
         python tools/benchmark.py mixing fast=1
+        python tools/benchmark.py batching fast=1
         python tools/benchmark.py mixing --help
 
 The last line: {"benchmark": NAME, "ratios": {...}}.
 """
 
+import importlib
 import os
 import sys
 
@@ -14,9 +16,8 @@ import sys
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
-from benchmarks.mixing import main as mixing  # noqa: E402
-
-BENCHMARKS = {"mixing": mixing}
+BENCHMARKS = ("batching", "mixing")
+"""Each a module of tools/benchmarks with a ``main`` of its own."""
 
 if __name__ == "__main__":
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -24,4 +25,4 @@ if __name__ == "__main__":
         print(f"error: no benchmark {wanted!r}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
         sys.exit(2)
     del sys.argv[1]
-    BENCHMARKS[wanted]()
+    importlib.import_module(f"benchmarks.{wanted}").main()

@@ -14,11 +14,12 @@ class Faults:
     BEFORE_JUDGING = 100
     """Items after which a share is taken seriously; the end of the job judges it in any case."""
 
-    def __init__(self, path: Path, tolerance: float) -> None:
+    def __init__(self, path: Path, tolerance: float, *, keep: bool = False) -> None:
         """
         Args:
-            path: JSONL of ``{"kind", "name", "why"}``; begun anew.
+            path: JSONL of ``{"kind", "name", "why"}``.
             tolerance: share of all items that may be broken; 0 stops at the first.
+            keep: append to what the file has; it is begun anew otherwise.
         """
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance is {tolerance}, wanted 0 to 1")
@@ -26,7 +27,8 @@ class Faults:
         self.items = 0
         self.kinds: dict[str, int] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("", encoding="utf-8")
+        if not keep:
+            path.write_text("", encoding="utf-8")
 
     @property
     def count(self) -> int:

@@ -37,6 +37,8 @@ class TrainConfig:
     bf16: bool | Literal["auto"] = "auto"
     """bfloat16 autocast over fp32 parameters; auto takes it where the hardware multiplies in it (see `fast_bf16`)."""
     activation_checkpointing: bool = False
+    packed: bool = False
+    """Rows of a batch behind each other in one, kept apart by a document mask, instead of padded."""
     ema: float = 0.0
     """Decay of a moving average of the trained weights, .999 say; it becomes run_dir/final. 0 keeps none."""
     distill: float = 0.0

@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE
+from wearllama.data.packing import document_lengths
 from wearllama.training.flops import FlopsModel
 from wearllama.training.resume import IDS, LOG
 
@@ -62,10 +63,11 @@ class Tally:
     def add(self, inputs: Mapping[str, Any]) -> None:
         """Count one batch: mel frames, decoder positions, how many of either are padding, targets."""
         sums = self._sums
-        lengths_B = inputs["attention_mask"].sum(1).double()
+        packed = "position_ids" in inputs
+        lengths_B = (document_lengths(inputs["position_ids"]) if packed else inputs["attention_mask"].sum(1)).double()
         sums["positions"] += float(lengths_B.sum())
         sums["squares"] += float(lengths_B.square().sum())
-        sums["position_slots"] += inputs["attention_mask"].numel()
+        sums["position_slots"] += inputs["input_ids"].numel()
         sums["targets"] += float((inputs["labels"] != -100).sum())
         lengths_A = inputs.get("feature_lengths")
         if lengths_A is not None:

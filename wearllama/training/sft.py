@@ -18,7 +18,8 @@ from transformers import Trainer
 from transformers.trainer_callback import ProgressCallback
 
 from wearllama.data.dataset import ExampleDataset
-from wearllama.training.batches import IDS, TASKS, TrainingCollator, take_extras
+from wearllama.data.faults import Faults
+from wearllama.training.batches import FAULTS, IDS, ROWS, TASKS, TrainingCollator, take_extras
 from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, ProgressBar, quiet_worker_signals
 from wearllama.training.checkpoint import (
     FINAL,
@@ -43,7 +44,9 @@ class NonFiniteLossError(ValueError):
 class SftTrainer(Trainer):
     """Trainer over a :class:`BatchStream`; stops on a non-finite loss and logs what a run costs and learns."""
 
-    def __init__(self, *, sampler: EpochSampler, config: TrainConfig, tasks: Sequence[str], **kwargs: Any) -> None:
+    def __init__(
+        self, *, sampler: EpochSampler, config: TrainConfig, tasks: Sequence[str], tolerance: float, **kwargs: Any
+    ) -> None:
         model = kwargs["model"]
         super().__init__(**kwargs)
         self.sampler = sampler
@@ -52,6 +55,8 @@ class SftTrainer(Trainer):
         self.tally = Tally(tasks, flops_model(model), peak_flops(self.args.device, dtype), self.args.device)
         self.run_log = RunLog(Path(str(self.args.output_dir)))
         self.id_log = IdLog(Path(str(self.args.output_dir)), self.args.process_index) if config.log_ids else None
+        file = Path(str(self.args.output_dir)) / f"faults-rank{self.args.process_index}.jsonl"
+        self.faults = Faults(file, tolerance, keep=True)
         self.start_step = 0
         """Optimiser steps that the checkpoint of this call has behind it."""
         self._last_logged = 0
@@ -99,6 +104,9 @@ class SftTrainer(Trainer):
     ) -> Tensor:
         """One forward and backward pass; NonFiniteLossError before its gradients are used."""
         self.tally.add(inputs)
+        self.faults.good(inputs[ROWS])
+        for name, why in inputs.get(FAULTS, ()):
+            self.faults.add("broken row", name, why)
         if self.id_log is not None:
             self.id_log.write(self.state.global_step + 1, inputs[IDS])
         loss = super().training_step(model, inputs, num_items_in_batch)
@@ -186,6 +194,7 @@ def run_sft(
     validation_data: ExampleDataset | None = None,
     resume: bool = True,
     facts: Mapping[str, Any] | None = None,
+    tolerance: float = 0.0,
 ) -> SftResult:
     """Train `model` for ``config.steps`` and save model and processor under ``run_dir/final``.
 
@@ -200,9 +209,11 @@ def run_sft(
         validation_data: for ``config.eval_every``.
         resume: go on from the last whole checkpoint of `run_dir`.
         facts: kept in ``final/complete.json``.
+        tolerance: share of the rows that may be broken, where `train_data` is tolerant.
 
     Raises:
         NonFiniteLossError: the loss became NaN or infinite.
+        TooManyFaults: more rows than `tolerance` allows are broken.
     """
     run_dir = Path(run_dir)
     if config.threads:
@@ -220,13 +231,18 @@ def run_sft(
         train_dataset=train_data,
         eval_dataset=validation_data,
         data_collator=TrainingCollator(
-            collator, tasks, processor=processor if config.distill else None, ids=config.log_ids
+            collator,
+            tasks,
+            processor=processor if config.distill else None,
+            ids=config.log_ids,
+            packed=config.packed,
         ),
         processing_class=processor,
         callbacks=[stop, *([average] if average else []), MarkCheckpoints()],
         sampler=sampler,
         config=config,
         tasks=tasks,
+        tolerance=tolerance,
     )
     trainer.remove_callback(ProgressCallback)
     trainer.add_callback(ProgressBar())
