@@ -95,6 +95,7 @@ def ask(
     ).hexdigest()[:12]
     keys = {row["id"]: f"{row['id']}/{made_by}/{hashlib.sha256(row['text'].encode()).hexdigest()[:8]}" for row in rows}
     todo = [row for row in rows if keys[row["id"]] not in known]
+    faults.good(len(rows) - len(todo))
     with tqdm(total=len(rows), initial=len(rows) - len(todo), desc="replies", unit="reply") as bar:
         for start in range(0, len(todo), batch):
             part = todo[start : start + batch]

@@ -39,7 +39,7 @@ def speech(tmp_path: Path) -> Path:
     manifest = SpeechManifest(tmp_path / "en" / "manifest.jsonl")
     for number in range(8):
         manifest.append({
-            "id": f"c{number}", "file": f"wav/{number}.flac", "text": f"This is sentence number {number}.",
+            "id": f"c{number}", "file": f"wav/{number}.flac", "text": f"This is story number {number}.",
             "voice": f"en/{number % 2}", "seconds": 1.0 + number / 10, "language": "en", "source": "en",
             "translations": {"es": f"Esta es la frase {number}."}, "translation_en": f"Sentence {number}.",
         })  # fmt: skip
@@ -171,7 +171,7 @@ def test_replies_of_an_endpoint_become_targets_once(
     rows = read_manifest(out)
     told = [row for row in rows if row.task == "speech_qa"]
     assert len(told) == 7 and sum(row.task == "asr" for row in rows) == 4
-    assert told[0].target == "You said this is sentence number 0." and told[0].messages[-1]["content"] == [
+    assert told[0].target == "You said this is story number 0." and told[0].messages[-1]["content"] == [
         {"type": "audio"}
     ]
     assert all("3" not in row.target for row in told) and "speaks of text" in capsys.readouterr().out
