@@ -14,9 +14,11 @@ from safetensors.torch import load_file
 from transformers import set_seed
 
 from wearllama.data.collate import Collator
+from wearllama.data.dataset import Item
 from wearllama.data.faults import TooManyFaults
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.training.batches import TrainingCollator, take_extras
 from wearllama.training.checkpoint import FINAL
 from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
@@ -154,6 +156,23 @@ def test_broken_rows_are_named_and_stop_the_run_at_the_tolerance(
     copied.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(TooManyFaults, match="named in"):
         run_with(quick(steps=6), allowed, tiny, tmp_path / "many")
+
+
+def test_a_batch_of_broken_rows_alone_is_a_step_without_targets(manifest: Path, tiny: ModelConfig) -> None:
+    processor = build_processor(tiny)
+    model = build_model(tiny, processor).train()
+    data = load_sets(SftData(manifest=str(manifest)), processor).train
+    items = [Item(data.examples[index], None, fault="gone") for index in (0, 1)]
+    batch = TrainingCollator(Collator(processor), ["tool_call"], ids=True)(items)
+    extras = take_extras(batch)
+    assert (
+        extras["ids"] == []
+        and len(extras["tasks"]) == 0
+        and [name for name, _ in extras["faults"]] == ["row-00", "row-01"]
+    )
+    loss = model(**batch, num_items_in_batch=7).loss
+    loss.backward()
+    assert float(loss) == 0 and all(p.grad is not None for p in model.projector.parameters())
 
 
 def test_the_run_folder_names_its_data(tmp_path: Path, manifest: Path) -> None:
