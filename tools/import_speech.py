@@ -46,7 +46,7 @@ def main(config: ImportSpeech) -> None:
             continue
         if found.id not in manifest:
             try:
-                manifest.append(store_clip(found, out_dir, name))
+                manifest.append(store_clip(found, out_dir, name, config.source.several_channels))
             except AudioError as error:
                 faults.add("undecodable clip", found.id, str(error))
                 continue

@@ -20,12 +20,12 @@ from tqdm import tqdm
 from whisper_normalizer.basic import BasicTextNormalizer
 from whisper_normalizer.english import EnglishTextNormalizer
 
-from wearllama.audio.io import AudioError, read_audio, write_audio
+from wearllama.audio.io import AudioError, write_audio
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.corpora import Broken, CorpusSource, Recording, read_source
 from wearllama.data.faults import Faults
 from wearllama.data.labeller import LONGEST_S, Labeller, repeats_itself, speech_spans
-from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_rows, safe_name
+from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_mono, read_rows, safe_name
 from wearllama_launch import launch
 
 
@@ -83,7 +83,7 @@ def label_recording(
     """The pieces of a recording that are not known yet, each with its label; files are written before lines."""
     if recording.id in known or f"{recording.id}-end" in known:
         return
-    audio_N = read_audio(recording.path, channels=1, resample=True)[0].numpy()
+    audio_N = read_mono(recording.path, config.source.several_channels).numpy()
     whole = len(audio_N) <= config.max_seconds * SAMPLE_RATE
     spans = [(0, len(audio_N))] if whole else list(speech_spans(audio_N, max_seconds=config.max_seconds))
     for index, (start, end) in enumerate(spans):

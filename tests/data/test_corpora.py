@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import soundfile
 
+from wearllama.audio.io import AudioError
 from wearllama.data.corpora import Broken, CorpusSource, Recording, read_source
 from wearllama.data.faults import Faults, TooManyFaults
-from wearllama.data.speech_rows import SpeechManifest, read_rows
+from wearllama.data.speech_rows import SpeechManifest, read_mono, read_rows
 
 
 def tone(path: Path, seconds: float = 0.6, rate: int = 16000) -> Path:
@@ -161,3 +162,12 @@ def test_a_manifest_appends_whole_lines(tmp_path: Path) -> None:
     assert manifest.ids == {"a"}
     manifest.append({"id": "b"})
     assert [row["id"] for row in read_rows(path)] == ["a", "b"]
+
+
+def test_stereo_is_refused_unless_something_is_said(tmp_path: Path) -> None:
+    left, right = np.full(8000, 0.25), np.full(8000, -0.125)
+    soundfile.write(tmp_path / "two.wav", np.stack([left, right], 1), 16000)
+    with pytest.raises(AudioError, match="found 2 channels, wanted 1"):
+        read_mono(tmp_path / "two.wav")
+    assert float(read_mono(tmp_path / "two.wav", "first")[0]) == 0.25
+    assert float(read_mono(tmp_path / "two.wav", "average")[0]) == 0.0625

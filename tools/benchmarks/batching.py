@@ -46,9 +46,8 @@ class BatchingBenchmark:
     """JSONL with id, audio, seconds, text."""
     model: str = "demo"
     """Scale, a file of conf/model."""
-    batches: BatchConfig = field(
-        default_factory=lambda: BatchConfig(max_rows=512, max_positions=4096, audio_buckets=24, text_buckets=3)
-    )
+    batches: BatchConfig = field(default_factory=BatchConfig)
+    """The benchmark's own are in conf/benchmark_batching.yaml."""
     workers: int = 1
     budget_s: float = 240.0
     """Wall time of the measurements, about."""

@@ -53,6 +53,8 @@ class CorpusSource:
     """Of common_voice and mls."""
     language: str = "en"
     """Of layouts that do not tell."""
+    several_channels: Literal["refuse", "first", "average"] = "refuse"
+    """What to make of clips that are not mono."""
     columns: dict[str, str] | None = None
     """For ``table``: names of its columns for file, id, text, speaker, language where they differ from
     audio | file | path, id, text | sentence, speaker | voice, language | locale."""
@@ -173,8 +175,8 @@ def _rows(table: Path, delimiter: str | None) -> Iterator[tuple[int, Mapping[str
     with table.open(encoding="utf-8", newline="") as stream:
         if delimiter is not None:
             # Common Voice's sentences hold quotation marks that close nothing.
-            quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-            reader = csv.DictReader(stream, delimiter=delimiter, quoting=quoting)
+            options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if delimiter == "\t" else {}
+            reader = csv.DictReader(stream, delimiter=delimiter, **options)
             for row in reader:
                 yield reader.line_num, row
             return

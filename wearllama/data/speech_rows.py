@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from wearllama.audio.io import read_audio, write_audio
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.corpora import Recording
@@ -62,13 +64,19 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def store_clip(recording: Recording, out_dir: Path, source: str) -> dict[str, Any]:
+def read_mono(path: Path, several_channels: str = "refuse") -> Tensor:
+    """A clip as (N,) at 16 kHz; AudioError where it cannot be decoded, or has channels that are refused."""
+    audio_CN = read_audio(path, channels=1 if several_channels == "refuse" else None, resample=True)
+    return audio_CN.mean(0) if several_channels == "average" else audio_CN[0]
+
+
+def store_clip(recording: Recording, out_dir: Path, source: str, several_channels: str = "refuse") -> dict[str, Any]:
     """Write a recording as a mono 16 kHz FLAC below ``out_dir``; returns its line.
 
     Raises:
-        AudioError: it cannot be decoded, or has several channels.
+        AudioError: it cannot be decoded, or has several channels and they are refused.
     """
-    audio_1N = read_audio(recording.path, channels=1, resample=True)
+    audio_1N = read_mono(recording.path, several_channels)[None]
     relative = Path("wav") / safe_name(recording.speaker) / f"{safe_name(recording.id)}.flac"
     write_audio(out_dir / relative, audio_1N.clamp(-1, 1))
     return {
