@@ -128,7 +128,9 @@ def self_talk(config: MakeMute) -> list[Example]:
     requests = []
     for number in range(config.rows.self_talk):
         text, voice = textgen.self_talk("train", rng, index=number).text, rng.choice(voices)
-        requests.append({"text": text, "voice": voice, "speed": 1.0, "id": clip_id(text, voice, 1.0, 1.0)})
+        requests.append(
+            {"text": text, "voice": voice, "speed": 1.0, "pitch": 1.0, "id": clip_id(text, voice, 1.0, 1.0)}
+        )
     out_dir = Path(config.out_dir)
     faults = Faults(out_dir / "faults.jsonl", config.tolerance)
     unique = {ask["id"]: ask for ask in requests}

@@ -82,7 +82,13 @@ def request(row: dict[str, Any], voices: tuple[str, ...], config: SpeakInstructi
     """What is spoken by whom; of the row's id and the seed alone."""
     rng = random.Random(f"{config.seed}/{row['id']}")
     voice, speed = rng.choice(voices), round(rng.uniform(*config.speeds), 2)
-    return {"text": row["spoken"], "voice": voice, "speed": speed, "id": clip_id(row["spoken"], voice, speed, 1.0)}
+    return {
+        "text": row["spoken"],
+        "voice": voice,
+        "speed": speed,
+        "pitch": 1.0,
+        "id": clip_id(row["spoken"], voice, speed, 1.0),
+    }
 
 
 def example(row: dict[str, Any], clip: dict[str, Any], config: SpeakInstructions) -> Example:

@@ -117,6 +117,7 @@ def test_instructions_are_spoken_in_words(
     def speak(requests: list[dict[str, Any]], out_dir: Path, *, workers: int) -> Iterator[dict[str, Any]]:
         manifest = SpeechManifest(out_dir / "manifest.jsonl")
         for ask in requests:
+            assert {"text", "voice", "speed", "pitch", "id"} <= set(ask)
             if ask["id"] not in manifest:
                 manifest.append({**ask, "file": f"wav/{ask['id']}.flac", "seconds": 1.5})
         yield from ()
