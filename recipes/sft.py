@@ -25,9 +25,17 @@ from wearllama.modeling.encoder_io import find_encoder, stored_config
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.modeling.fusion import FusionConfig
 from wearllama.training.align import align_projector
-from wearllama.training.checkpoint import FINAL, completed_facts, fingerprint, load_initial_weights, weights_file
+from wearllama.training.checkpoint import (
+    FINAL,
+    completed_facts,
+    fingerprint,
+    last_complete_checkpoint,
+    load_initial_weights,
+    weights_file,
+)
 from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
+from wearllama.training.provenance import record_data
 from wearllama.training.sft import run_sft
 from wearllama_launch import LaunchError, existing_path, launch, rank, world_size
 
@@ -49,6 +57,9 @@ class SftCommand:
     encoder: str | None = None
     """Short for model.encoder: ``packaged``, ``scratch`` or a folder that a pre-training recipe exported."""
     run_dir: str | None = None
+    resume: Literal["auto", "must", "never"] = "auto"
+    """Go on from run_dir's last whole checkpoint where there is one (auto), only where there is one (must), or set what
+    is there aside and begin anew (never)."""
     changed: Literal["refuse", "restart"] = "refuse"
     """What to do when run_dir holds a run of other settings or data: refuse it, or set it aside and begin anew."""
 
@@ -66,9 +77,15 @@ def main(config: SftCommand) -> None:
     if config.data.bank is not None:
         existing_path(config.data.bank, "data.bank")
     facts = {"fingerprint": run_fingerprint(config)}
-    if is_trained(run_dir, facts, config.changed):
+    if config.resume == "never":
+        set_aside(run_dir)
+    if is_trained(run_dir, facts, config.changed) and config.resume != "never":
         print(f"{run_dir / FINAL} is trained already with these settings and data")
         return
+    if config.resume == "must" and last_complete_checkpoint(run_dir) is None:
+        raise LaunchError(f"resume=must, but {run_dir} has no whole checkpoint")
+    if rank() == 0:
+        record_data(run_dir, data_files(config), facts["fingerprint"])
 
     transformers_logging.disable_progress_bar()  # of writing weights; training has its own
     set_seed(config.train.seed)
@@ -104,6 +121,7 @@ def main(config: SftCommand) -> None:
         run_dir=run_dir,
         validation_data=sets.validation,
         facts=facts,
+        tolerance=config.data.tolerance,
     )
     if result.stopped_by is not None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
@@ -111,26 +129,46 @@ def main(config: SftCommand) -> None:
     print(f"trained model: {result.model_dir}")
 
 
+NEVER_DECIDES = (
+    "workers", "prefetch", "threads", "report_to", "log_every", "log_ids", "save_every", "keep_checkpoints",
+)  # fmt: skip
+ADDED = {"decay_steps": 0, "ema": 0.0, "distill": 0.0, "distill_temperature": 1.0, "parallel": "ddp", "packed": False}
+"""Settings of ``train`` that came later: at these values a run is what it was before they were known."""
+
+
 def run_fingerprint(config: SftCommand) -> str:
     """What decides the weights: settings, rows and simulation; not the folder, the worker count or the log."""
     settings = asdict(config)
     if config.model.fusion == FusionConfig():
         settings["model"].pop("fusion")  # runs from before there was a choice keep theirs
-    for name in ("run_dir", "changed"):
+    for name in ("run_dir", "changed", "resume"):
         settings.pop(name)
-    for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):
+    for name in NEVER_DECIDES:
         settings["train"].pop(name)
-    shards = settings["data"].pop("shards")  # the samples are those of rendering
+    for name, value in ADDED.items():
+        if settings["train"][name] == value:
+            settings["train"].pop(name)
+    for name, empty in (("source_weights", {}), ("temperature", 1.0)):
+        if settings["batches"][name] == empty:
+            settings["batches"].pop(name)
+    if not settings["data"]["tolerance"]:
+        settings["data"].pop("tolerance")
+    settings["data"].pop("shards")  # the samples are those of rendering
+    return fingerprint(settings, data_files(config))
+
+
+def data_files(config: SftCommand) -> list[str]:
+    """Files that decide the weights."""
     files = [config.data.manifest]
-    if shards is not None and config.data.bank is None:
-        files.append(str(Path(shards) / "shards.json"))
+    if config.data.shards is not None and config.data.bank is None:
+        files.append(str(Path(config.data.shards) / "shards.json"))
     if config.data.bank is not None:
         files.append(str(Path(config.data.bank) / "meta.json"))
     if config.model.encoder != "scratch":
         files.append(str(find_encoder(config.model.encoder)))
     if config.init is not None:
         files.append(str(weights_file(existing_path(config.init, "init"))))
-    return fingerprint(settings, files)
+    return files
 
 
 def is_trained(run_dir: Path, facts: dict[str, str], changed: str) -> bool:
@@ -152,13 +190,13 @@ def is_trained(run_dir: Path, facts: dict[str, str], changed: str) -> bool:
 
 def set_aside(run_dir: Path) -> None:
     """Move the old model and checkpoints into run_dir/before-TIME; every rank returns after rank 0 has done so."""
-    old = [*run_dir.glob("checkpoint-*"), *run_dir.glob(FINAL)]
+    old = [path for name in ("checkpoint-*", FINAL, "log.jsonl", "rows-rank*.jsonl") for path in run_dir.glob(name)]
     if rank() == 0 and old:
         folder = run_dir / time.strftime("before-%Y%m%d-%H%M%S")
         folder.mkdir()
         for path in old:
             shutil.move(path, folder / path.name)
-        print(f"settings or data changed: the old run is in {folder}")
+        print(f"the old run is in {folder}")
 
 
 def describe(model: torch.nn.Module, rows: int, padding: float, config: SftCommand) -> None:

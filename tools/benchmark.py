@@ -4,12 +4,14 @@ Run as: python tools/benchmark.py encoder
         python tools/benchmark.py mixing
         python tools/benchmark.py mixing fast=1
         python tools/benchmark.py ttft
+        python tools/benchmark.py batching fast=1
         python tools/benchmark.py mixing --help
         python tools/benchmark.py evaluation fast=1
 
 The last line: {"benchmark": NAME, "ratios": {...}}.
 """
 
+import importlib
 import os
 import sys
 
@@ -17,9 +19,8 @@ import sys
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
-import importlib  # noqa: E402
 
-BENCHMARKS = ("encoder", "evaluation", "mixing", "ttft")
+BENCHMARKS = ("batching", "encoder", "evaluation", "mixing", "ttft")
 """Modules of benchmarks/; only the one that is asked for is imported."""
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ import soundfile
 from tqdm import tqdm
 
 from wearllama.data.assets import AssetUnavailable, fetch
+from wearllama.data.labeller import Labeller, repeats_itself
 from wearllama.data.voices import SAMPLE_RATE, trim_silence, write_clip
-from wearllama.data.whisper_teacher import load_teacher
 
 MIN_LOGPROB = -0.8
 """Labels below this mean log-probability are dropped."""
@@ -37,49 +37,6 @@ def prompts(directory: Path) -> Iterator[tuple[str, Path]]:
         relative = path.relative_to(directory).with_suffix("")
         if not set(relative.parts) & set(_SILENT_DIRECTORIES):
             yield "-".join(relative.parts), path
-
-
-class Labeller:
-    """Whisper-base on short clips: the encoder sees the clip and two seconds, not 30, which is four times faster.
-
-    Without its usual silence Whisper now and then repeats itself: such labels are taken again with the 30 s.
-    """
-
-    def __init__(self, language: str, cache_dir: str | None, threads: int) -> None:
-        import ctranslate2
-        import torch
-        from tokenizers import Tokenizer
-
-        torch.set_num_threads(threads)
-        root = fetch("whisper_base", cache_dir)
-        self.teacher = load_teacher(cache_dir=cache_dir)
-        self.model = ctranslate2.models.Whisper(str(root), compute_type="int8", intra_threads=threads)
-        self.tokenizer = Tokenizer.from_file(str(root / "tokenizer.json"))
-        names = ("<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>")
-        self.prompt = [self.tokenizer.token_to_id(name) for name in names]
-
-    def __call__(self, audio_N: np.ndarray) -> tuple[str, float]:
-        """(N,) at 16 kHz, at most 28 s -> text and mean log-probability a token."""
-        text, score = self._transcribe(audio_N, (len(audio_N) + 2 * SAMPLE_RATE) // 640 * 640)
-        if repeats_itself(text) or score < -0.5:
-            text, score = self._transcribe(audio_N, 30 * SAMPLE_RATE)
-        return text, score
-
-    def _transcribe(self, audio_N: np.ndarray, samples: int) -> tuple[str, float]:
-        import ctranslate2
-        import torch
-
-        padded_BN = torch.zeros(1, samples)
-        padded_BN[0, : len(audio_N)] = torch.from_numpy(audio_N)
-        features = ctranslate2.StorageView.from_array(np.ascontiguousarray(self.teacher(padded_BN).numpy()))
-        limit = len(self.prompt) + 16 + 8 * len(audio_N) // SAMPLE_RATE
-        result = self.model.generate(features, [self.prompt], beam_size=2, max_length=limit, return_scores=True)[0]
-        return self.tokenizer.decode(result.sequences_ids[0]).strip(), result.scores[0]
-
-
-def repeats_itself(text: str) -> bool:
-    """Whether the text says the same two or more words twice running, the mark of a decoder in a loop."""
-    return re.search(r"\b(\w+\W+\w+(?:\W+\w+)*)\W+\1\b", text, re.IGNORECASE) is not None
 
 
 def label_prompts(asset: str, out_dir: Path, cache_dir: str | None, threads: int) -> None:

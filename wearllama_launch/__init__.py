@@ -3,6 +3,7 @@
 The library ``wearllama`` does not know Hydra; this small package is the only place that does.
 """
 
+import errno
 import functools
 import os
 import sys
@@ -81,6 +82,11 @@ def _run(main: Callable[[Any], Any], name: str, schema: type, argv: list[str], c
         return INTERRUPTED
     except (ValueError, FileNotFoundError) as error:
         _report(error, getattr(config, "run_dir", None))
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: the disk is full: {_one_line(error)}; the same command goes on from here", file=sys.stderr)
         return 2
     return 0
 

@@ -1,6 +1,7 @@
 """One folder a run, whatever the number of ranks, with what is needed to know what ran."""
 
 import datetime
+import hashlib
 import os
 import subprocess
 import sys
@@ -54,6 +55,7 @@ def record_launch(run_dir: Path, config: dict[str, Any], overrides: list[str]) -
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     for path in (run_dir / "config.yaml", here / "config.yaml"):
         write_text(path, text)
+    diff = _git("diff", "HEAD")
     state = {
         "command": [sys.executable, *sys.argv],
         "overrides": overrides,
@@ -62,9 +64,10 @@ def record_launch(run_dir: Path, config: dict[str, Any], overrides: list[str]) -
         "git_commit": _git("rev-parse", "HEAD").strip() or None,
         "git_branch": _git("rev-parse", "--abbrev-ref", "HEAD").strip() or None,
         "git_changes": _git("status", "--short").splitlines(),
+        "git_diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,
     }
     write_json(here / "command.json", state, indent=2, ensure_ascii=True)
-    write_text(here / "changes.diff", _git("diff", "HEAD"))
+    write_text(here / "changes.diff", diff)
 
 
 def _git(*arguments: str) -> str:

@@ -191,3 +191,29 @@ def test_killed_with_workers_and_resumed(data: Path, tmp_path: Path) -> None:
     render_all(data, tmp_path / "direct", replace(CONFIG, per_shard=1))
     for path in (tmp_path / "direct").glob("shard-*"):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+
+
+def test_a_truncated_shard_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "shards"
+    (row, *_) = examples()
+    items = shard_items([row], ShardConfig())[0]
+
+    def renderer(recipe: object, seed: int) -> torch.Tensor:
+        return torch.full((2, 400), 0.25)
+
+    begin(folder, "key", ShardConfig(), 1)
+    write_shard(folder, 0, items, renderer)
+    reader = ShardReader(folder)
+    assert row.audio is not None
+    recipe = row.audio["mixture"]
+    assert torch.equal(reader(recipe, items[0].seed), renderer(recipe, 0))
+    tar = folder / "shard-00000.tar"
+    whole = tar.read_bytes()
+    tar.write_bytes(whole[: int(reader._place[0][1]) + 8])
+    with pytest.raises(ValueError, match=r"shard-00000.tar, bytes \d+ to \d+: truncated, found 8 of \d+ bytes"):
+        reader(recipe, items[0].seed)
+    spoilt = bytearray(whole)
+    spoilt[int(reader._place[0][1]) : int(reader._place[0][1]) + 8] = b"nonsense"
+    tar.write_bytes(bytes(spoilt))
+    with pytest.raises(ValueError, match=r"shard-00000.tar, bytes .*: broken"):
+        reader(recipe, items[0].seed)

@@ -1,5 +1,6 @@
 """The launchers' shared front: what people mistype is answered in one line; ranks share one run folder."""
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from typing import Literal
 import pytest
 import yaml
 
-from wearllama_launch import LaunchError, compose_config, existing_path
+from wearllama_launch import LaunchError, compose_config, existing_path, launch
 
 SCRIPT = '''
 """A script for the test."""
@@ -164,3 +165,17 @@ def test_two_ranks_share_one_run_folder_that_records_the_launch(tmp_path: Path) 
     assert yaml.safe_load((folders[0] / "config.yaml").read_text())["steps"] == 5
     [state] = folders[0].glob("launches/*/command.json")
     assert json.loads(state.read_text())["overrides"] == ["steps=5"]
+
+
+def test_a_full_disk_is_one_line(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @launch("job", Job, config_dir=conf)
+    def job(config: Job) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "run/checkpoint-4/model.safetensors")
+
+    monkeypatch.setattr("sys.argv", ["job", "data=x"])
+    with pytest.raises(SystemExit) as stopped:
+        job()
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and told.startswith("error: the disk is full") and "checkpoint-4" in told

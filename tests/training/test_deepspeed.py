@@ -55,14 +55,14 @@ def assert_same_run(run_dir: Path, plain: Path, tolerance: float = 1e-4) -> None
 
 def test_zero2_gives_the_run_of_the_plain_trainer(tmp_path: Path, manifest: Path) -> None:
     run_sft(manifest, tmp_path / "plain")
-    run_sft(manifest, tmp_path / "zero2", "train.deepspeed=conf/train/zero2.json", ranks=1)
+    run_sft(manifest, tmp_path / "zero2", "train.parallel=zero2", ranks=1)
     assert_same_run(tmp_path / "zero2", tmp_path / "plain")
 
 
 @pytest.mark.slow
 def test_zero3_gives_the_run_of_the_plain_trainer(tmp_path: Path, manifest: Path) -> None:
     run_sft(manifest, tmp_path / "plain")
-    run_sft(manifest, tmp_path / "zero3", "train.deepspeed=conf/train/zero3.json", ranks=1)
+    run_sft(manifest, tmp_path / "zero3", "train.parallel=zero3", ranks=1)
     assert_same_run(tmp_path / "zero3", tmp_path / "plain")
 
 
@@ -70,17 +70,17 @@ def test_zero3_gives_the_run_of_the_plain_trainer(tmp_path: Path, manifest: Path
 def test_zero2_on_two_ranks_cut_short_and_resumed(tmp_path: Path, manifest: Path) -> None:
     """Two ranks see in a step what the plain run accumulates; going on from step 2 changes nothing."""
     run_sft(manifest, tmp_path / "plain", "train.accumulation=2")
-    run_sft(manifest, tmp_path / "zero2", "train.deepspeed=conf/train/zero2.json", ranks=2)
+    run_sft(manifest, tmp_path / "zero2", "train.parallel=zero2", ranks=2)
     assert_same_run(tmp_path / "zero2", tmp_path / "plain")
     shutil.rmtree(tmp_path / "zero2" / "final")
     shutil.rmtree(tmp_path / "zero2" / "checkpoint-4")
-    run_sft(manifest, tmp_path / "zero2", "train.deepspeed=conf/train/zero2.json", ranks=2)
+    run_sft(manifest, tmp_path / "zero2", "train.parallel=zero2", ranks=2)
     assert_same_run(tmp_path / "zero2", tmp_path / "plain")
 
 
 def test_deepspeed_without_torchrun_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
-    config = TrainConfig(deepspeed=str(ROOT / "conf" / "train" / "zero2.json"), use_cpu=True)
+    config = TrainConfig(parallel="zero2", use_cpu=True)
     with pytest.raises(ValueError, match="needs torchrun"):
         training_arguments(config, tmp_path)
 
@@ -88,6 +88,6 @@ def test_deepspeed_without_torchrun_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_deepspeed_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr("wearllama.training.deepspeed_cpu.importlib.util.find_spec", lambda name: None)
-    config = TrainConfig(deepspeed=str(ROOT / "conf" / "train" / "zero2.json"), use_cpu=True)
+    config = TrainConfig(parallel="zero2", use_cpu=True)
     with pytest.raises(ValueError, match="deepspeed is not installed"):
         training_arguments(config, tmp_path)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.training.checkpoint import FINAL, weights_file
 from wearllama.training.config import TrainConfig
-from wearllama.training.sft import set_rates
+from wearllama.training.optimiser import set_rates
 
 
 def test_groups_have_the_rate_of_the_last_expression_that_matches(tiny: ModelConfig) -> None:

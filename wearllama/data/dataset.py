@@ -36,6 +36,8 @@ class Item(NamedTuple):
     """(c_0, c_x), each (N,) float32 at 16 kHz and aligned; None for text-only rows."""
     augment: Callable[[Tensor], Tensor] | None = None
     """What training does to the features (1, C, T, F)."""
+    fault: str = ""
+    """Why its sound could not be had; the row is then no row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ class ExampleDataset(Dataset[Item]):
         renderer: Renderer | None = None,
         augment: Augmentation | None = None,
         seed: int = 0,
+        tolerant: bool = False,
     ) -> None:
         """
         Args:
@@ -78,10 +81,12 @@ class ExampleDataset(Dataset[Item]):
             renderer: needed when rows are mixture recipes.
             augment: what the collator does to the features; None for evaluation.
             seed: of the run; other seeds give other mixtures.
+            tolerant: give rows that cannot be read as items with a ``fault`` instead of raising.
         """
         self.examples = examples
         self.root = Path(root)
         self.array, self.beam, self.renderer, self.augment, self.seed = array, beam, renderer, augment, seed
+        self.tolerant = tolerant
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -98,6 +103,8 @@ class ExampleDataset(Dataset[Item]):
         try:
             audio = self._channels(example, seed)
         except ValueError as error:
+            if self.tolerant:
+                return Item(example, None, fault=str(error))
             raise ValueError(f"example {example.id!r}: {error}") from error
         return Item(example, audio, partial(self.augment, seed=seed) if self.augment and audio else None)
 

@@ -46,14 +46,23 @@ class BatchConfig:
     """Cuts by text tokens inside each of those."""
     weights: dict[str, float] = field(default_factory=dict)
     """Times an epoch that a task's rows are drawn; 1 where a task is not named, 0 leaves it out."""
+    source_weights: dict[str, float] = field(default_factory=dict)
+    """The same for sources (``metadata.source``); both factors apply."""
+    temperature: float = 1.0
+    """Sources of n rows are drawn in proportion to n^(1 / temperature); 1 leaves their sizes, large makes them equal.
+    The number of draws an epoch stays about the same (Conneau et al. 2020, section 3.1, with alpha = 1 / temperature).
+    """
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_positions", "max_audio_seconds", "audio_buckets", "text_buckets"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, wanted more than 0")
-        for task, weight in self.weights.items():
-            if not 0 <= weight < 1000:
-                raise ValueError(f"weights[{task!r}] is {weight}, wanted 0 or more")
+        for field_name in ("weights", "source_weights"):
+            for name, weight in getattr(self, field_name).items():
+                if not 0 <= weight < 1000:
+                    raise ValueError(f"{field_name}[{name!r}] is {weight}, wanted 0 or more")
+        if self.temperature < 1:
+            raise ValueError(f"temperature is {self.temperature}, wanted 1 or more")
 
 
 @dataclass(frozen=True)
@@ -67,9 +76,12 @@ class Lengths:
     tokens: Indices
     """All other decoder positions: prompt and target."""
     tasks: Sequence[str]
+    sources: Sequence[str] = ()
+    """Where rows come from; empty: all from one place."""
 
     def __post_init__(self) -> None:
         counts = {len(self.seconds), len(self.embeddings), len(self.tasks), len(self.tokens)}
+        counts |= {len(self.sources)} if self.sources else set()
         if counts != {len(self.seconds)} or not len(self.seconds):
             raise ValueError(f"lengths of rows: found {sorted(counts)} entries, wanted the same number, at least one")
 
@@ -96,6 +108,9 @@ class BucketBatchSampler(Sampler[list[Draw]]):
         unknown = sorted(set(config.weights) - set(lengths.tasks))
         if unknown:
             raise ValueError(f"weights names tasks {unknown}, the data has {sorted(set(lengths.tasks))}")
+        unknown = sorted(set(config.source_weights) - set(lengths.sources))
+        if unknown:
+            raise ValueError(f"source_weights names {unknown}, the data has sources {sorted(set(lengths.sources))}")
         self.lengths, self.config = lengths, config
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.epoch = 0
@@ -148,8 +163,20 @@ def _draw(rows: Indices, count: int, rng: np.random.Generator) -> Indices:
     return rng.permutation(drawn)
 
 
-def _make_buckets(lengths: Lengths, config: BatchConfig) -> list[_Bucket]:
+def row_weights(lengths: Lengths, config: BatchConfig) -> NDArray[np.float64]:
+    """Times an epoch that each row is drawn on average: task, source and temperature."""
     weights = np.array([config.weights.get(task, 1.0) for task in lengths.tasks])
+    if not lengths.sources:
+        return weights
+    names, source_R, counts = np.unique(np.array(lengths.sources), return_inverse=True, return_counts=True)
+    share = counts ** (1.0 / config.temperature)
+    share *= counts.sum() / share.sum()
+    factors = share / counts * np.array([config.source_weights.get(str(name), 1.0) for name in names])
+    return weights * factors[source_R]
+
+
+def _make_buckets(lengths: Lengths, config: BatchConfig) -> list[_Bucket]:
+    weights = row_weights(lengths, config)
     positions = lengths.embeddings + lengths.tokens
     over = np.flatnonzero((positions > config.max_positions) | (lengths.seconds > config.max_audio_seconds))
     if len(over):
@@ -185,15 +212,20 @@ def _deal_riders(text: Indices, cells: list[Indices]) -> list[Indices]:
     return np.split(shuffled, edges[:-1])
 
 
+def _kind(lengths: Lengths, row: int) -> str:
+    """Rows of one kind share a weight; a kind is a task, and a source where there are several."""
+    return f"{lengths.tasks[row]}\0{lengths.sources[row]}" if lengths.sources else lengths.tasks[row]
+
+
 def _make_bucket(
     sound: Indices, riders: Indices, lengths: Lengths, weights: NDArray[np.float64], config: BatchConfig
 ) -> _Bucket:
     groups: list[tuple[Indices, int]] = []
     total = 0
     for rows in (sound, riders):
-        tasks = np.array([lengths.tasks[row] for row in rows], dtype=object)
-        for task in sorted(set(tasks)):
-            members = rows[tasks == task]
+        kinds = np.array([_kind(lengths, row) for row in rows], dtype=object)
+        for kind in sorted(set(kinds)):
+            members = rows[kinds == kind]
             count = max(1, round(len(members) * float(weights[members[0]])))
             groups.append((members, count))
             total += count

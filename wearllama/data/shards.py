@@ -181,15 +181,30 @@ class ShardReader:
             )
         if self._recipe[found] != recipe_hash(recipe):
             raise ValueError(f"{self.folder}: seed {seed} was rendered from another recipe; render the shards anew")
-        number, offset, size = (int(value) for value in self._place[found])
-        with _tar_path(self.folder, number).open("rb") as stream:
+        return _decode(*self._read(*(int(value) for value in self._place[found])))
+
+    def _read(self, number: int, offset: int, size: int) -> tuple[bytes, str]:
+        """A member's bytes, and where they are from; ValueError where the file ends before them."""
+        path = _tar_path(self.folder, number)
+        with path.open("rb") as stream:
             stream.seek(offset)
             data = stream.read(size)
+        where = f"{path}, bytes {offset} to {offset + size}"
+        if len(data) != size:
+            raise ValueError(f"{where}: truncated, found {len(data)} of {size} bytes; render the shard again")
+        return data, where
+
+
+def _decode(data: bytes, where: str) -> Tensor:
+    """Samples (M, N); ValueError where the bytes are none."""
+    try:
         if data.startswith(b"\x93NUMPY"):
             return torch.from_numpy(np.load(io.BytesIO(data)))
         audio_NM, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-        assert rate == SAMPLE_RATE, (self.folder, number, rate)
-        return torch.from_numpy(np.ascontiguousarray(audio_NM.T))
+    except (soundfile.LibsndfileError, ValueError) as error:
+        raise ValueError(f"{where}: broken ({error}); render the shard again") from error
+    assert rate == SAMPLE_RATE, (where, rate)
+    return torch.from_numpy(np.ascontiguousarray(audio_NM.T))
 
 
 def _encode(audio_MN: Tensor) -> tuple[str, bytes]:

@@ -11,11 +11,13 @@ channels are interleaved, else 1), P = S * frames of 80 ms: positions of a clip.
 import os
 import re
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM
 from transformers.generation import GenerationMixin
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -31,6 +33,14 @@ from wearllama.modeling.projector import Projector
 from wearllama.modeling.vocabulary import AddedTokens
 
 IGNORE = -100
+
+
+@dataclass
+class WearLlamaOutput(CausalLMOutputWithPast):
+    """What transformers' causal models return, and with ``labels`` the loss of every supervised position."""
+
+    token_losses: Tensor | None = None
+    """(N,) detached, supervised positions row by row."""
 
 
 class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
@@ -175,9 +185,9 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         """Run one silent embedding through encoder and projector for nothing.
 
         A text-only batch on one rank would otherwise leave the projector without gradient (DDP waits for it) or skip
-        a parameter gather (ZeRO-3 waits for it): every step of every rank visits the same modules.
+        a parameter gather (ZeRO-3 and FSDP wait for it): every step of every rank visits the same modules.
         """
-        if not (self.training or is_deepspeed_zero3_enabled()):
+        if not (self.training or is_deepspeed_zero3_enabled() or isinstance(self, FSDPModule)):
             return embeds_BSE
         shape = (1, self.config.num_channels, MEL_FRAMES_PER_EMBEDDING, self.config.encoder_config().n_mels)
         lengths_A = torch.full((1,), MEL_FRAMES_PER_EMBEDDING, device=embeds_BSE.device)
@@ -198,8 +208,9 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
+        target_logits: bool = False,
         **kwargs: Any,
-    ) -> CausalLMOutputWithPast:
+    ) -> WearLlamaOutput:
         """One pass.
 
         Args:
@@ -211,10 +222,11 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
             logits_to_keep: only the last n positions get logits (0: all).
             num_items_in_batch: target tokens over all ranks and accumulated steps; the loss is the sum over the
                 targets here divided by it (by the targets here when None).
+            target_logits: with ``labels``, give the supervised positions' logits too.
 
         Returns:
-            With ``labels`` the loss, and logits None: only supervised positions pass the head, which at 128 K words
-            saves most of the memory.  Without, logits (B, S, V).
+            With ``labels`` the loss, each target's own loss (N,), and logits None or (N, V): only the N supervised
+            positions pass the head, which at 128 K words saves most of the memory.  Without, logits (B, S, V).
 
         Raises:
             ValueError: placeholders do not match the audio, or the audio does not match ``config.channels``.
@@ -234,29 +246,29 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
             **{**kwargs, "return_dict": True},
         )
         hidden_BSE = outputs[0]
-        loss = logits = None
+        loss = logits = losses_N = None
         if labels is not None:
-            loss = self._target_loss(hidden_BSE, labels, num_items_in_batch)
+            logits, losses_N = self._target_losses(hidden_BSE, labels)
+            loss = losses_N.sum() / _divisor(num_items_in_batch, losses_N)
+            losses_N, logits = losses_N.detach(), logits if target_logits else None
         else:
             keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.logits(hidden_BSE[:, keep])
         # The name of the cache field depends on the version of transformers; whatever it is, it is passed on.
         rest = {key: value for key, value in outputs.items() if key not in ("last_hidden_state", "loss", "logits")}
-        return CausalLMOutputWithPast(loss=loss, logits=logits, **rest)
+        return WearLlamaOutput(loss=loss, logits=logits, token_losses=losses_N, **rest)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary scores of hidden states (..., E), added tokens last."""
         base = self.decoder.get_output_embeddings()(hidden)
         return base if self.added is None else torch.cat((base, self.added.logits(hidden).to(base.dtype)), dim=-1)
 
-    def _target_loss(self, hidden_BSE: Tensor, labels_BS: Tensor, num_items: Tensor | int | None) -> Tensor:
+    def _target_losses(self, hidden_BSE: Tensor, labels_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (N, V) and cross-entropies (N,) of the supervised positions, row by row, in fp32."""
         targets_BS = F.pad(labels_BS[:, 1:], (0, 1), value=IGNORE)
         supervised_BS = targets_BS != IGNORE
         logits_NV = self.logits(hidden_BSE[supervised_BS]).float()
-        total = F.cross_entropy(logits_NV, targets_BS[supervised_BS], reduction="sum")
-        if num_items is None:
-            num_items = supervised_BS.sum().clamp_min(1)
-        return total / (num_items.to(total.device) if isinstance(num_items, Tensor) else num_items)
+        return logits_NV, F.cross_entropy(logits_NV, targets_BS[supervised_BS], reduction="none")
 
     # ---- generation -----------------------------------------------------------------------------------------------
 
@@ -326,6 +338,13 @@ def decoder_body(decoder: PreTrainedModel) -> nn.Module:
 
 def _parts(names: list[str]) -> str:
     return "/".join(sorted({name.split(".")[0].lstrip("('") for name in names}))
+
+
+def _divisor(num_items: Tensor | int | None, losses_N: Tensor) -> Tensor | int:
+    """What the sum of losses is divided by; the targets here where nobody counted them."""
+    if num_items is None:
+        return max(1, losses_N.numel())
+    return num_items.to(losses_N.device) if isinstance(num_items, Tensor) else num_items
 
 
 def _run_starts(placeholder_BS: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ProgressCallback
 
 from wearllama.training.checkpoint import mark_complete
 
@@ -69,6 +70,13 @@ class MarkCheckpoints(TrainerCallback):
         if state.is_world_process_zero:
             assert args.output_dir is not None
             mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}", {"step": state.global_step})
+
+
+class ProgressBar(ProgressCallback):
+    """The library's bar without its lines: the run's own table has them."""
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        pass
 
 
 def quiet_worker_signals() -> None:

@@ -1,6 +1,5 @@
 """How a training run goes: one dataclass in our words, and its translation into ``transformers.TrainingArguments``."""
 
-import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, Literal
 import torch
 from transformers import TrainingArguments
 
-from wearllama.training.deepspeed_cpu import require_deepspeed, stay_on_cpu
+from wearllama.training.parallel import parallel_arguments
 
 
 @dataclass(kw_only=True)
@@ -19,11 +18,14 @@ class TrainConfig:
     steps: int = 1000
     """Optimiser steps of the whole run."""
     learning_rate: float = 1e-3
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """After the warm-up: down to `final_lr` of the peak by a half cosine or a line, or constant."""
+    schedule: Literal["cosine", "wsd", "linear", "constant"] = "cosine"
+    """After the warm-up: down to `final_lr` of the peak by a half cosine, constant with a line down at the end (WSD, Hu
+    et al. 2024), a line to 0, or constant."""
     warmup_steps: int = 50
+    decay_steps: int = 0
+    """Length of WSD's line; a tenth of the run if 0."""
     final_lr: float = 0.05
-    """Learning rate of the last step, as a fraction of the peak (cosine only; linear ends at 0)."""
+    """Learning rate of the last step, as a fraction of the peak (cosine and wsd; linear ends at 0)."""
     rates: dict[str, float] = field(default_factory=dict)
     """Regular expression at the start of a parameter's name -> factor on its learning rate; later entries win."""
     weight_decay: float = 0.01
@@ -35,6 +37,13 @@ class TrainConfig:
     bf16: bool | Literal["auto"] = "auto"
     """bfloat16 autocast over fp32 parameters; auto takes it where the hardware multiplies in it (see `fast_bf16`)."""
     activation_checkpointing: bool = False
+    packed: bool = False
+    """Rows of a batch behind each other in one, kept apart by a document mask, instead of padded."""
+    ema: float = 0.0
+    """Decay of a moving average of the trained weights, .999 say; it becomes run_dir/final. 0 keeps none."""
+    distill: float = 0.0
+    """Weight of the KL divergence to the decoder that reads ``metadata.transcript`` instead of hearing it; 0 never."""
+    distill_temperature: float = 1.0
     seed: int = 1
     use_cpu: bool = False
     """Stay on the CPU even where there is a GPU."""
@@ -48,12 +57,16 @@ class TrainConfig:
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
     log_every: int = 10
+    log_ids: bool = False
+    """Write the ids of every batch's rows to run_dir/rows-rankN.jsonl."""
     eval_every: int = 0
     """Steps between evaluations of the validation loss; 0 never."""
     report_to: Literal["wandb", "tensorboard", "none"] = "wandb"
     """Where curves go, beside trainer_state.json. wandb stays offline unless WANDB_MODE says otherwise."""
+    parallel: Literal["ddp", "fsdp2", "zero2", "zero3"] = "ddp"
+    """What ranks keep of the model: all of it, or shares of its weights (fsdp2, zero3) or of the optimiser (zero2)."""
     deepspeed: str | None = None
-    """Path of a DeepSpeed JSON (conf/train/zero2.json)."""
+    """DeepSpeed JSON of one's own for zero2 and zero3; conf/train/zero2.json and zero3.json if not given."""
     find_unused: bool = False
     """DDP's search for parameters without gradient; needed only for models with conditional parts."""
 
@@ -72,8 +85,24 @@ class TrainConfig:
             raise ValueError(f"train.rates has {wrong}, wanted factors of 0 or more")
         if self.warmup_steps >= self.steps:
             raise ValueError(f"train.warmup_steps is {self.warmup_steps}, wanted below train.steps = {self.steps}")
-        if self.deepspeed is not None and not Path(self.deepspeed).is_file():
+        if not 0 <= self.decay_steps <= self.steps - self.warmup_steps:
+            raise ValueError(f"train.decay_steps is {self.decay_steps}, wanted 0 to steps - warmup_steps")
+        if not 0 <= self.ema < 1 or self.distill < 0 or self.distill_temperature <= 0:
+            raise ValueError(
+                f"train.ema {self.ema}, distill {self.distill} and distill_temperature {self.distill_temperature}: "
+                "wanted 0 to 1, 0 or more, and more than 0"
+            )
+        if self.ema and self.parallel in ("fsdp2", "zero3"):
+            raise ValueError(f"train.ema needs whole weights on every rank: parallel=ddp or zero2, not {self.parallel}")
+        self._check_deepspeed()
+
+    def _check_deepspeed(self) -> None:
+        if self.deepspeed is None:
+            return
+        if not Path(self.deepspeed).is_file():
             raise ValueError(f"train.deepspeed is {self.deepspeed}: no such file")
+        if self.parallel not in ("zero2", "zero3"):
+            raise ValueError(f"train.deepspeed is given, but train.parallel is {self.parallel}: wanted zero2 or zero3")
 
 
 def fast_bf16(*, on_cpu: bool) -> bool:
@@ -99,14 +128,6 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
     (``average_tokens_across_devices``), non-finite losses are not hidden, and no column is dropped before the model.
     """
     on_cpu = config.use_cpu or not torch.cuda.is_available()
-    if config.deepspeed is not None and "RANK" not in os.environ:
-        raise ValueError(
-            "train.deepspeed needs torchrun, also for one process: torchrun --nproc_per_node=1 recipes/sft.py"
-        )
-    if config.deepspeed is not None:
-        require_deepspeed()
-        if on_cpu:
-            stay_on_cpu()
     return TrainingArguments(
         output_dir=str(output_dir),
         max_steps=config.steps,
@@ -138,21 +159,17 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
         prediction_loss_only=True,
         report_to=config.report_to,
         remove_unused_columns=False,
+        ignore_data_skip=True,  # the stream itself starts where the checkpoint left it
         label_names=["labels"],
-        deepspeed=config.deepspeed,
+        **parallel_arguments(config, on_cpu=on_cpu),
         **_schedule(config),
-        **_activation_checkpointing(config),
     )
 
 
 def _schedule(config: TrainConfig) -> dict[str, Any]:
+    if config.schedule == "wsd":
+        decay = {"num_decay_steps": config.decay_steps or max(1, config.steps // 10), "min_lr_ratio": config.final_lr}
+        return {"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": {**decay, "decay_type": "linear"}}
     if config.schedule == "cosine":
         return {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": config.final_lr}}
     return {"lr_scheduler_type": {"linear": "linear", "constant": "constant_with_warmup"}[config.schedule]}
-
-
-def _activation_checkpointing(config: TrainConfig) -> dict[str, Any]:
-    """transformers 5.24 renamed gradient checkpointing; both names are served."""
-    known = {item.name for item in dataclasses.fields(TrainingArguments)}
-    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
-    return {name: config.activation_checkpointing}

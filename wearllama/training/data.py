@@ -33,6 +33,9 @@ class SftData:
     """Folder of tools/render_shards.py: what it holds is read instead of rendered; the rest needs ``bank``."""
     augment: Augmentation = field(default_factory=Augmentation)
     """Of the training rows' features."""
+    tolerance: float = 0.0
+    """Share of the training rows whose sound may be unreadable: they are left out and named in
+    run_dir/faults-rankN.jsonl. 0 stops at the first."""
     train_split: str = "train"
     validation_split: str = "validation"
 
@@ -68,6 +71,7 @@ def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
             renderer=renderer,
             augment=data.augment if name == data.train_split else None,
             seed=seed,
+            tolerant=data.tolerance > 0 and name == data.train_split,
         )
         for name, chosen in rows.items()
         if chosen
@@ -102,7 +106,9 @@ def row_lengths(dataset: ExampleDataset, processor: Any, channels: int) -> Lengt
             taken = num_embeddings(SAMPLE_RATE, channels) if row.audio else 0
             prompts[key] = len(processor.encode_prompt(row.messages, num_samples=probe)) - taken
         tokens[index] = prompts[key] + len(processor.encode_target(row.target))
-    return Lengths(seconds=seconds, embeddings=embeddings, tokens=tokens, tasks=[row.task for row in dataset.examples])
+    tasks, sources = zip(*((row.task, str(row.metadata.get("source", ""))) for row in dataset.examples), strict=True)
+    several = sources if len(set(sources)) > 1 else ()
+    return Lengths(seconds=seconds, embeddings=embeddings, tokens=tokens, tasks=tasks, sources=several)
 
 
 def batch_sampler(

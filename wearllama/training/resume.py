@@ -8,6 +8,8 @@ from wearllama.training.checkpoint import last_complete_checkpoint, mark_complet
 
 LOG = "log.jsonl"
 """One line a logged step: loss, the objective's figures, throughput."""
+IDS = "rows-rank{rank}.jsonl"
+"""One line a batch: the ids that a rank trained on (``train.log_ids``)."""
 FINGERPRINT = "fingerprint.txt"
 
 
@@ -33,12 +35,18 @@ def prepare(run_dir: Path, fingerprint: str | None) -> None:
             mark_complete(path, {})
     for broken in remove_incomplete_checkpoints(run_dir):
         print(f"{broken} was cut short and is removed")
-    cut_log(run_dir, last_complete_checkpoint(run_dir))
+    cut_logs(run_dir, last_complete_checkpoint(run_dir))
 
 
-def cut_log(run_dir: Path, checkpoint: Path | None) -> None:
-    """Drop the log's lines behind ``checkpoint``: those steps are taken again. Starts the log where there is none."""
-    path, last = run_dir / LOG, int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+def cut_logs(run_dir: Path, checkpoint: Path | None) -> None:
+    """Drop the lines behind ``checkpoint``, whose steps are taken again, from the log and from rows' ids."""
+    for path in (run_dir / LOG, *run_dir.glob(IDS.format(rank="*"))):
+        cut_log(path, checkpoint)
+
+
+def cut_log(path: Path, checkpoint: Path | None) -> None:
+    """Drop a log's lines behind ``checkpoint``. Starts the log where there is none."""
+    last = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:

@@ -1,6 +1,7 @@
 """The batches of a whole run as one finite stream, so that a position in the data is a number of batches."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from torch.utils.data import Sampler
@@ -21,24 +22,26 @@ class EpochSampler(Protocol):
 class BatchStream(Sampler[list[Draw]]):
     """Epoch after epoch of `sampler`, cut after `num_batches`.
 
-    The Trainer sees one long epoch: workers live through the run, and a resumed run skips exactly the batches that were
-    used, without rendering them. Draws carry their epoch, so every epoch still renders its mixtures anew.
+    The Trainer sees one long epoch: workers live through the run. A resumed run starts at batch ``start``, which costs
+    as much as starting at 0: whole epochs are passed over, and nothing is drawn for them. Draws carry their epoch, so
+    every epoch still renders its mixtures anew.
     """
 
-    def __init__(self, sampler: EpochSampler, num_batches: int) -> None:
+    def __init__(self, sampler: EpochSampler, num_batches: int, start: int = 0) -> None:
         self.sampler = sampler
         self.num_batches = num_batches
+        self.start = start
 
     def __len__(self) -> int:
+        """Of the whole run, wherever it starts: the Trainer's steps are numbered by it."""
         return self.num_batches
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        left, epoch = self.num_batches, 0
+        left = self.num_batches - self.start
+        epoch, inside = divmod(self.start, len(self.sampler))
         while left > 0:
             self.sampler.set_epoch(epoch)
-            for batch in self.sampler:
-                if left == 0:
-                    return
+            for batch in islice(self.sampler, inside, inside + left):
                 left -= 1
                 yield batch
-            epoch += 1
+            epoch, inside = epoch + 1, 0

@@ -1,0 +1,153 @@
+"""The Trainer of fine-tuning: batches as one stream, a loss over global target tokens, a log of costs and losses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import Trainer
+
+from wearllama.data.faults import Faults
+from wearllama.training.batches import FAULTS, IDS, ROWS, TASKS, take_extras
+from wearllama.training.callbacks import quiet_worker_signals
+from wearllama.training.checkpoint import last_complete_checkpoint
+from wearllama.training.config import TrainConfig
+from wearllama.training.distill import TAUGHT, TEACHER, divergence, teacher_logits
+from wearllama.training.flops import flops_model, peak_flops
+from wearllama.training.optimiser import set_rates
+from wearllama.training.runlog import IdLog, RunLog, Tally
+from wearllama.training.stream import BatchStream, EpochSampler
+
+
+class NonFiniteLossError(ValueError):
+    """The loss became NaN or infinite; nothing of that step was applied."""
+
+
+class SftTrainer(Trainer):
+    """Trainer over a :class:`BatchStream`; stops on a non-finite loss and logs what a run costs and learns."""
+
+    def __init__(
+        self, *, sampler: EpochSampler, config: TrainConfig, tasks: Sequence[str], tolerance: float, **kwargs: Any
+    ) -> None:
+        model = kwargs["model"]
+        super().__init__(**kwargs)
+        self.sampler = sampler
+        self.config = config
+        dtype = torch.bfloat16 if self.args.bf16 else torch.float32
+        self.tally = Tally(tasks, flops_model(model), peak_flops(self.args.device, dtype), self.args.device)
+        self.run_log = RunLog(Path(str(self.args.output_dir)))
+        self.id_log = IdLog(Path(str(self.args.output_dir)), self.args.process_index) if config.log_ids else None
+        file = Path(str(self.args.output_dir)) / f"faults-rank{self.args.process_index}.jsonl"
+        self.faults = Faults(file, tolerance, keep=True)
+        self.start_step = 0
+        """Optimiser steps that the checkpoint of this call has behind it."""
+        self._last_logged = 0
+        if self.is_world_process_zero():
+            print(f"peak of a device for MFU: {self.tally.peak / 1e12:.3g} TFLOP/s in {str(dtype).split('.')[1]}")
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The stream, already this rank's share: it is not handed to accelerate, which would deal it out again."""
+        assert self.train_dataset is not None
+        accumulated = self.args.gradient_accumulation_steps
+        return DataLoader(
+            self.train_dataset,
+            batch_sampler=BatchStream(self.sampler, self.args.max_steps * accumulated, self.start_step * accumulated),
+            collate_fn=self.data_collator,
+            generator=torch.Generator(),  # workers' seeds, which nothing uses, stay out of the run's random numbers
+            pin_memory=self.args.dataloader_pin_memory,
+            **self._worker_settings(),
+        )
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The library's optimiser, its groups split further by ``rates``."""
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        trained = self.model if model is None else model
+        if fresh and trained is not None:
+            set_rates(optimizer, trained, self.config.rates)
+        return optimizer
+
+    def _worker_settings(self) -> dict[str, Any]:
+        if not self.config.workers:
+            return {}
+        return {
+            "num_workers": self.config.workers,
+            "prefetch_factor": self.config.prefetch,
+            "worker_init_fn": _init_worker,
+        }
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """As the library's, timed: this is where a step waits for data."""
+        with self.tally.waiting():
+            return super().get_batch_samples(*args, **kwargs)
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """One forward and backward pass; NonFiniteLossError before its gradients are used."""
+        self.tally.add(inputs)
+        self.faults.good(inputs[ROWS])
+        for name, why in inputs.get(FAULTS, ()):
+            self.faults.add("broken row", name, why)
+        if self.id_log is not None:
+            self.id_log.write(self.state.global_step + 1, inputs[IDS])
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss):
+            checkpoint = last_complete_checkpoint(str(self.args.output_dir))
+            raise NonFiniteLossError(
+                f"the loss is {loss.item()} in step {self.state.global_step + 1}; the last good checkpoint is "
+                f"{checkpoint or 'none'}; try a lower train.learning_rate or train.bf16=false"
+            )
+        return loss
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """The model's loss over the global target tokens, and where it distils, the divergence from its reading."""
+        inputs = dict(inputs)
+        extras = take_extras(inputs)
+        teach = TEACHER in extras
+        taught_by = teacher_logits(model, extras[TEACHER]) if teach else None
+        outputs = model(**inputs, num_items_in_batch=num_items_in_batch, target_logits=teach)
+        loss = outputs.loss
+        if taught_by is not None:
+            divided = divergence(
+                outputs.logits, taught_by, extras[TAUGHT], temperature=self.config.distill_temperature
+            ) / (len(outputs.token_losses) if num_items_in_batch is None else num_items_in_batch)
+            loss = loss + self.config.distill * divided
+            if model.training:
+                self.tally.add_extra(float(divided.detach()))
+        if model.training:
+            self.tally.add_losses(outputs.token_losses, extras[TASKS])
+        if num_items_in_batch is not None:
+            loss = loss * self.accelerator.num_processes  # ranks average gradients; the divisor is global already
+        outputs.logits = None
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add what was counted, summed over ranks, to a line of training loss; write and show the line."""
+        step = self.state.global_step
+        logs["epoch"] = round(step * self.args.gradient_accumulation_steps / len(self.sampler), 4)
+        if "loss" in logs:
+            steps, self._last_logged = step - max(self._last_logged, self.start_step), step
+            extra = "distillation" if self.config.distill else None
+            logs.update(self.tally.drain(self._sum_over_ranks, self.args.world_size, steps, extra=extra))
+        super().log(logs, start_time)
+        if self.is_world_process_zero():
+            self.run_log.write({"step": step, **logs})
+
+    def _sum_over_ranks(self, counts: Tensor) -> Tensor:
+        if self.args.world_size == 1:
+            return counts
+        return self.accelerator.reduce(counts.to(self.args.device), "sum").cpu()
+
+
+def _init_worker(worker_id: int) -> None:
+    torch.set_num_threads(1)
+    quiet_worker_signals()
