@@ -75,7 +75,7 @@ class MarkCheckpoints(TrainerCallback):
 class ProgressBar(ProgressCallback):
     """The library's bar without its lines: the run's own table has them."""
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         pass
 
 
