@@ -49,6 +49,8 @@ class GrpoConfig:
     """Updates from one set of completions."""
     beta: float = 0.0
     """Weight of the KL divergence from the reference (estimator k3)."""
+    use_bias_correction_kl: bool = True
+    """Times the ratio, whose gradient makes that of the KL term unbiased (DeepSeek-V3.2); TRL's default as well."""
     epsilon: float = 0.2
     epsilon_high: float | None = None
     """Upper clip; None is ``epsilon``."""
@@ -108,4 +110,5 @@ class GrpoConfig:
         return LossSettings(
             loss_type=self.loss_type, epsilon=self.epsilon, epsilon_high=self.epsilon_high, beta=self.beta,
             max_completion_length=self.max_completion_length, loss_constant=self.loss_constant,
+            use_bias_correction_kl=self.use_bias_correction_kl,
         )  # fmt: skip

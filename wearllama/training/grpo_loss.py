@@ -61,6 +61,7 @@ class LossSettings:
     beta: float = 0.0
     max_completion_length: int = 96
     loss_constant: float = 1.0
+    use_bias_correction_kl: bool = True
 
 
 class LossParts(NamedTuple):
@@ -103,6 +104,8 @@ def policy_loss(
         assert ref_logps_NT is not None, "beta needs the reference's log-probabilities"
         gap_NT = (ref_logps_NT - logps_NT) * mask
         kl_NT = gap_NT.exp() - gap_NT - 1
+        if settings.use_bias_correction_kl:
+            kl_NT = kl_NT * ratio_NT
         loss_NT = loss_NT + settings.beta * kl_NT
     sums_N = (loss_NT * mask).sum(1)
     if settings.loss_type == "grpo":

@@ -13,7 +13,7 @@ from torch import Tensor
 from wearllama.data.dataset import Item
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
-from wearllama.training.policy import Prefix, Prompts, extend, read_prompts
+from wearllama.training.policy import Prompts, extend, read_prompts
 
 COMPACT_AT = 0.8
 """Finished rows leave the batch once at most this share of it is still running."""
@@ -124,6 +124,7 @@ def encode_items(processor: WearLlamaProcessor, items: Sequence[Item], device: A
     return {name: value.to(device) for name, value in batch.items()}
 
 
+@torch.no_grad()
 def sample_completions(
     model: WearLlamaForConditionalGeneration,
     prompts: Prompts,
@@ -189,6 +190,3 @@ def join_rollouts(parts: Sequence[Rollouts], *, pad: int) -> Rollouts:
         joined("tokens_NT", pad), joined("mask_NT", False), joined("logps_NT", 0.0),
         torch.cat([part.prompt_N for part in parts]), torch.cat([part.ended_N for part in parts]),
     )  # fmt: skip
-
-
-__all__ = ["LocalEngine", "Prefix", "RolloutEngine", "Rollouts", "encode_items", "join_rollouts", "sample_completions"]
