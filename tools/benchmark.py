@@ -2,21 +2,23 @@
 
 Run as: python tools/benchmark.py mixing
         python tools/benchmark.py mixing fast=1
+        python tools/benchmark.py rollout [scale=smollm2] [ckpt=runs/demo/sft] [fast=1]
         python tools/benchmark.py mixing --help
 
 The last line: {"benchmark": NAME, "ratios": {...}}.
 """
 
+import importlib
 import os
 import sys
+from pathlib import Path
 
 # Before numpy and torch are imported: a benchmark measures one thread.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
-from benchmarks.mixing import main as mixing  # noqa: E402
-
-BENCHMARKS = {"mixing": mixing}
+sys.path.append(str(Path(__file__).resolve().parents[1] / "recipes"))  # a scale is what recipes/sft.py trains
+BENCHMARKS = ("mixing", "rollout")
 
 if __name__ == "__main__":
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -24,4 +26,4 @@ if __name__ == "__main__":
         print(f"error: no benchmark {wanted!r}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
         sys.exit(2)
     del sys.argv[1]
-    BENCHMARKS[wanted]()
+    importlib.import_module(f"benchmarks.{wanted}").main()

@@ -13,7 +13,7 @@ lock.json. Needs the RIR bank (tools/build_rir_bank.py). Interrupted work is tak
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 

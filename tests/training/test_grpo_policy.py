@@ -43,7 +43,9 @@ def test_shared_prefix_equals_repeated_prompts_with_gradient(world: Any) -> None
         model.zero_grad()
         logps_NT = Policy(model, temperature=0.7, share_prefix=share)(*inputs)
         (logps_NT * torch.linspace(0.5, 1.5, logps_NT.shape[1])).sum().backward()
-        found.append((logps_NT.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}))
+        found.append(
+            (logps_NT.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
+        )
     torch.testing.assert_close(found[0][0], found[1][0], atol=1e-5, rtol=1e-4)
     assert found[0][1].keys() == found[1][1].keys() and any(name.startswith("projector") for name in found[0][1])
     for name, gradient in found[0][1].items():

@@ -133,7 +133,7 @@ def test_groups_are_explicit_and_checked() -> None:
         make_groups(rows[:2], "pair")
     with pytest.raises(ValueError, match="nothing is contrasted"):
         make_groups([rows[0], row("b", TOOL, group="p", side="switch")], "pair")
-    with pytest.raises(ValueError, match="top_p is 0.9"):
+    with pytest.raises(ValueError, match="top_p is 0"):
         GrpoConfig(top_p=0.9)
     many = make_groups([row(str(number), TOOL) for number in range(7)], "none")
     ranks = [GroupStream(many, seed=1, rank=rank, world_size=2) for rank in range(2)]
@@ -144,6 +144,7 @@ def test_groups_are_explicit_and_checked() -> None:
 def test_rewards_follow_the_action_contract() -> None:
     reward = ActionReward()
     said = ["[Mute]", TOOL, '{"name": "pay", "params": {}}', '{"name": "call", ', "Paris.", ""]
+
     def judged(target: str) -> list[float]:
         return reward([None] * 6, said, target=[target] * 6, dialect=["vgbench"] * 6)
 
@@ -228,5 +229,5 @@ def test_rollouts_of_a_server_are_the_policys_own(start_folder: Path, tmp_path: 
     server.shutdown()
     assert _Server.world["syncs"] == 2
     assert all(line["rollout_gap/max"] < 1e-3 for line in history(tmp_path / "run", 2))
-    with pytest.raises(ValueError, match="needs rollout.sync_url"):
+    with pytest.raises(ValueError, match="needs rollout"):
         RolloutConfig(engine="openai")

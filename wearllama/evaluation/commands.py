@@ -1,7 +1,7 @@
 """What the launchers of eval/ share: settings of a run, and the way from examples to a report."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from wearllama.data.manifest import Example
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
-from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
+from wearllama.evaluation.evaluate import BENCHMARKS, Benchmark, Control, evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table
@@ -53,9 +53,18 @@ def run_folder(out: str | Path, benchmark: str, model: CheckpointAdapter) -> Pat
 
 
 def run_benchmark(
-    name: str, command: RunCommand, examples: Sequence[Example], *, root: Path, channels: int | None
+    name: str,
+    command: RunCommand,
+    examples: Sequence[Example],
+    *,
+    root: Path,
+    channels: int | None,
+    benchmark: Benchmark | None = None,
+    adapt: Callable[[CheckpointAdapter], Any] | None = None,
 ) -> list[Path]:
     """Predict, score and report under every condition; returns the pages (rank 0; [] on other ranks).
+
+    ``benchmark`` scores in another way than ``BENCHMARKS[name]`` (a judge); ``adapt`` wraps the model.
 
     Prints each one's headline tables and, where there are several conditions, one table of all.
     """
@@ -76,7 +85,8 @@ def run_benchmark(
     for condition, system in zip(conditions, systems, strict=True):
         heard = examples if condition is None else under_condition(examples, condition)
         folder = condition_folder(run_folder(command.out, name, model), condition)
-        run = _run_one(name, command, heard, system, folder, root=root, channels=channels)
+        wrapped = system if adapt is None else adapt(system)
+        run = _run_one(benchmark or BENCHMARKS[name], command, heard, wrapped, folder, root=root, channels=channels)
         if run is not None:
             pages.append(run[0])
             found.append((CLEAN if condition is None else condition.name, run[1]))
@@ -88,7 +98,7 @@ def run_benchmark(
 
 
 def _run_one(
-    name: str,
+    benchmark: Benchmark,
     command: RunCommand,
     examples: Sequence[Example],
     model: CheckpointAdapter,
@@ -97,7 +107,6 @@ def _run_one(
     root: Path,
     channels: int | None,
 ) -> tuple[Path, dict[str, Any]] | None:
-    benchmark = BENCHMARKS[name]
     systems = evaluate(
         benchmark, examples, model, root=root, folder=folder, harness=command.harness, controls=command.controls,
         channels=channels,

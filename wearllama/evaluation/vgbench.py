@@ -7,7 +7,7 @@ published ones are: c_0 and c_x are then the same signal.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,17 @@ from wearllama.data.tools import CONSEQUENTIAL_TOOLS
 from wearllama.evaluation.intervals import Rate, rate_of
 from wearllama.evaluation.predictions import Prediction, as_action
 from wearllama.evaluation.scoring import Outcome
-from wearllama.evaluation.side_talk import LABELS, label_action
+from wearllama.evaluation.side_talk import LABELS, Label, label_action
 
 SCENARIOS = ("side_talk", "self_talk", "speaker_switch")
 CONDITIONS = ("same_speaker", "switch", "text_only")
+FACTORISED = "factorised"
+"""Source x distance x gap on the same commands: a control, evaluated where it is asked for."""
+FACTORS = tuple(f"{source}-{distance}-{gap}" for source in "AB" for distance in ("near", "far") for gap in (0, 600))
 _REQUIRED = ("id", "scenario", "target_action", "segments", "split")
 _PARTS = {
     "side_talk": {"assistant", "person"}, "self_talk": {"monologue"}, "speaker_switch": {"context", "trigger"},
+    FACTORISED: {"context", "trigger"},
 }  # fmt: skip
 
 
@@ -39,6 +43,8 @@ class VGBenchConfig:
     """Scenarios to evaluate."""
     split: str | None = "eval"
     """Split to evaluate; null for the full corpus."""
+    protocol: str = "items"
+    """Whose split: ``items`` (the manifest's), or ``voices``, ``templates``, ``tools`` where rows have ``splits``."""
     audio_channels: int = 5
     """5: the array; 1: mono recordings."""
     prompts: PromptStyle = "full"
@@ -47,9 +53,10 @@ class VGBenchConfig:
     """YAML of replacement prompts; then rows' own messages are not used."""
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.scenarios) - set(SCENARIOS))
+        known = [*SCENARIOS, FACTORISED]
+        unknown = sorted(set(self.scenarios) - set(known))
         if unknown or not self.scenarios:
-            raise ValueError(f"scenarios {list(self.scenarios)}: unknown {unknown}, wanted some of {list(SCENARIOS)}")
+            raise ValueError(f"scenarios {list(self.scenarios)}: unknown {unknown}, wanted some of {known}")
         if self.audio_channels < 1:
             raise ValueError(f"audio_channels is {self.audio_channels}, wanted 1 (mono) or the array's number")
 
@@ -65,10 +72,10 @@ def load_vgbench(manifest: str | Path, config: VGBenchConfig) -> list[Example]:
     chosen = [
         (number, row)
         for number, row in rows
-        if row["scenario"] in config.scenarios and config.split in (None, row["split"])
+        if row["scenario"] in config.scenarios and config.split in (None, _split_of(row, config.protocol))
     ]
     if not chosen:
-        found = dict(Counter((row["scenario"], row["split"]) for _, row in rows))
+        found = dict(Counter((row["scenario"], _split_of(row, config.protocol)) for _, row in rows))
         raise ValueError(f"{path}: no row of {list(config.scenarios)} in split {config.split!r}; it has {found}")
     _check_pairs([row for _, row in chosen if row["scenario"] == "speaker_switch"], path)
     examples = []
@@ -80,6 +87,12 @@ def load_vgbench(manifest: str | Path, config: VGBenchConfig) -> list[Example]:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}, line {number} (id {row['id']!r}): {error}") from None
     return examples
+
+
+def _split_of(row: Mapping[str, Any], protocol: str) -> str | None:
+    if protocol == "items":
+        return str(row["split"])
+    return (row.get("splits") or {}).get(protocol)
 
 
 def _read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
@@ -109,13 +122,15 @@ def _check_row(row: Any) -> None:
     if missing:
         raise ValueError(f"missing {missing}; wanted {list(_REQUIRED)}")
     scenario = row["scenario"]
-    if scenario not in SCENARIOS:
-        raise ValueError(f"scenario is {scenario!r}, wanted one of {list(SCENARIOS)}")
+    if scenario not in _PARTS:
+        raise ValueError(f"scenario is {scenario!r}, wanted one of {list(_PARTS)}")
     parts = Counter(segment.get("part") for segment in row["segments"])
     if set(parts) != _PARTS[scenario] or (scenario == "side_talk" and max(parts.values()) > 1):
         raise ValueError(f"segments of {scenario} are {dict(parts)}, wanted {sorted(_PARTS[scenario])}")
     if scenario == "speaker_switch" and row.get("condition") not in CONDITIONS:
         raise ValueError(f"condition is {row.get('condition')!r}, wanted one of {list(CONDITIONS)}")
+    if scenario == FACTORISED and row.get("condition") not in FACTORS:
+        raise ValueError(f"condition is {row.get('condition')!r}, wanted one of {list(FACTORS)}")
     kind, name = row["target_action"].get("kind"), row["target_action"].get("name")
     wanted = _wanted_kinds(row)
     if kind not in wanted:
@@ -128,6 +143,8 @@ def _wanted_kinds(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["scenario"] == "side_talk":
         return ("tool", "answer")
     if row["scenario"] == "self_talk" or row["condition"] == "switch":
+        return ("mute",)
+    if row["scenario"] == FACTORISED and not str(row["condition"]).startswith("A-near"):
         return ("mute",)
     return ("tool",)
 
@@ -196,26 +213,41 @@ def _target(row: Mapping[str, Any]) -> str:
 # --- scores ----------------------------------------------------------------------------------------------------------
 
 
-def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> list[Outcome]:
-    """Marks ``correct``; side-talk notes its four-way label (by rule: no judge here)."""
-    return [_score(e, as_action(p, "vgbench")) for e, p in zip(examples, predictions, strict=True)]
+Labeller = Callable[[Action, Mapping[str, Any]], tuple[Label, str]]
+"""Side-talk's four-way label of an action, and who gave it: ``judge`` or ``rule``."""
 
 
-def _score(example: Example, action: Action) -> Outcome:
+def by_rule(action: Action, item: Mapping[str, Any]) -> tuple[Label, str]:
+    """The label without a judge."""
+    return label_action(action, item), "rule"
+
+
+def score(
+    examples: Sequence[Example], predictions: Sequence[Prediction], labeller: Labeller = by_rule
+) -> list[Outcome]:
+    """Marks ``correct``; side-talk notes its four-way label, and in the metadata who gave it."""
+    return [_score(e, as_action(p, "vgbench"), labeller) for e, p in zip(examples, predictions, strict=True)]
+
+
+def _score(example: Example, action: Action, labeller: Labeller) -> Outcome:
     item = example.metadata["item"]
-    target, note = item["target_action"], action.reason
+    target, note, metadata = item["target_action"], action.reason, example.metadata
     if item["scenario"] == "side_talk":
-        label = label_action(action, item)
+        label, by = labeller(action, item)
         correct, note = label == "assistant-directed" and action.kind == target["kind"], label
+        metadata = {**metadata, "label_by": by}
     elif target["kind"] == "tool":
         correct = action.kind == "tool" and [call.name for call in action.calls] == [target["name"]]
     else:
         correct = action.kind == target["kind"]
-    return Outcome(example.id, example.task, action.kind, {"correct": correct}, note, example.metadata)
+    return Outcome(example.id, example.task, action.kind, {"correct": correct}, note, metadata)
 
 
-def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Rates of the three scenarios, jointly: a system that is always mute, or never, shows as such."""
+def summarise(outcomes: Sequence[Outcome], judge: str = "") -> dict[str, Any]:
+    """Rates of the three scenarios, jointly: a system that is always mute, or never, shows as such.
+
+    ``judge`` names who labelled side-talk's answers, where it was not the rule alone.
+    """
     switch = {c: _of(outcomes, f"speaker_switch/{c}") for c in CONDITIONS}
     rates = {f"speaker_switch/{c}": _rate(switch[c]) for c in CONDITIONS if switch[c]}
     cases: dict[str, list[bool]] = {}
@@ -235,9 +267,28 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "side_talk_by_order": _group(side, lambda item: item.get("order")),
         "side_talk_by_target": _group(side, lambda item: item["target_action"]["kind"]),
         "side_talk_labels": {label: sum(o.note == label for o in side) for label in LABELS},
-        "side_talk_labels_by": "rule",
+        "side_talk_labels_by": _labelled_by(side, judge),
+        "by_voice": {c: _group(switch[c], _trigger_voice) for c in CONDITIONS},
+        "mute_by_factor": {
+            name: rate_of(o.kind == "mute" for o in members)
+            for name in FACTORS
+            if (members := _of(outcomes, f"{FACTORISED}/{name}"))
+        },
         "actions": {task: dict(Counter(o.kind for o in outcomes if o.task == task)) for task in tasks},
     }
+
+
+def _labelled_by(side: Sequence[Outcome], judge: str) -> str:
+    """Who gave the labels, with counts where both did: what the judge could not label fell to the rule."""
+    answers = [outcome for outcome in side if outcome.kind == "answer"]
+    judged = sum(outcome.metadata.get("label_by") == "judge" for outcome in answers)
+    if not judge:
+        return "rule"
+    return f"{judge}: {judged} of {len(answers)} answers; rule: {len(answers) - judged}"
+
+
+def _trigger_voice(item: Mapping[str, Any]) -> str | None:
+    return next((segment.get("voice") for segment in item["segments"] if segment["part"] == "trigger"), None)
 
 
 def _of(outcomes: Sequence[Outcome], task: str) -> list[Outcome]:
