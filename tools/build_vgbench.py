@@ -7,13 +7,14 @@ Run as: python tools/build_vgbench.py                              (Kokoro's eig
         python tools/build_vgbench.py check=true                   (the folder against its lock.json)
 
 OUT holds manifest.jsonl (docs/vgbench_manifest.md) with audio of five channels and the beam, mono.jsonl with the
-paper's mono rendering, train.jsonl and train-PROTOCOL.jsonl for recipes/sft.py and recipes/grpo.py, balance.json and
-lock.json. Needs the RIR bank (tools/build_rir_bank.py). Interrupted work is taken up again.
+paper's mono rendering, train.jsonl and train-PROTOCOL.jsonl for recipes/sft.py and recipes/grpo.py, cues-*.jsonl (the
+heard sides of training pairs with balanced cues or random gaps), balance.json and lock.json. Needs the RIR bank (tools/build_rir_bank.py). Interrupted work is taken up again.
 """
 
 import json
+import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from wearllama.atomic import write_json
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
 from wearllama.data.demo_layout import Studio, vgbench_row, write_lines
-from wearllama.data.demo_scenes import clip_seconds, scene_messages, scene_target
+from wearllama.data.demo_scenes import GAP_S, clip_seconds, scene_messages, scene_target, to_example
 from wearllama.data.demo_speakers import Line
 from wearllama.data.demo_speech import speak_lines
 from wearllama.data.manifest import Example, write_manifest
@@ -126,6 +127,9 @@ def build(config: BuildVgBench, items: list[BuiltItem], lines: dict[str, Line], 
     for protocol in PROTOCOLS:
         name = "train.jsonl" if protocol == "items" else f"train-{protocol}.jsonl"
         write_manifest(out_dir / name, examples(items, rows, studios["train"], lambda b, p=protocol: b.splits[p]))
+    cues: tuple[Literal["balanced", "random_gaps"], ...] = ("balanced", "random_gaps")
+    for cue in cues:
+        write_manifest(out_dir / f"cues-{cue}.jsonl", cue_rows(items, studios["train"], cue, config.plan.seed))
 
 
 def mono_row(built: BuiltItem, row: dict[str, Any], room: FarRoom, out_dir: Path) -> dict[str, Any]:
@@ -143,6 +147,33 @@ def mono_row(built: BuiltItem, row: dict[str, Any], room: FarRoom, out_dir: Path
         "peak": round(float(np.abs(audio_N).max()), 4), "room": room.facts if far else None,
         "normalisation": {"rms_dbfs": -26.0, "fade_ms": 5},
     }  # fmt: skip
+
+
+def cue_rows(
+    items: list[BuiltItem], studio: Studio, cue: Literal["balanced", "random_gaps"], seed: int
+) -> Iterator[Example]:
+    """The heard sides of the training pairs with other distances or gaps, as recipes that every epoch renders anew.
+
+    ``balanced``: near and far crossed with 0 and 600 ms inside BOTH labels, each combination as often as any other (the
+    paper's cue-balanced control: a tool may then be called from afar). ``random_gaps``: 0 to 600 ms on both sides alike.
+    """
+    rng = random.Random(f"{cue}/{seed}")
+    heard = [b for b in items if b.item.scenario == "speaker_switch" and b.splits["items"] == "train"]
+    heard = [b for b in heard if not b.item.scene.text_only]
+    gaps: dict[str, float] = {}
+    for built in heard:
+        item, pair = built.item, built.item.seed_id
+        gaps.setdefault(pair, round(rng.uniform(0.0, GAP_S), 3))
+        turn = list(gaps).index(pair)
+        context, trigger = item.scene.spoken
+        if cue == "balanced":
+            trigger = replace(trigger, role=("wearer", "bystander")[turn % 2], gap_s=GAP_S * (turn // 2 % 2))
+        else:
+            trigger = replace(trigger, gap_s=gaps[pair])
+        scene = replace(item.scene, id=f"{cue}-{item.scene.id}", spoken=(context, trigger))
+        example = to_example(scene, studio.seconds, studio.prompts, level_dbfs=(-40.0, -18.0))
+        example.metadata |= {"group": pair, "side": item.fields["condition"], "seed_id": pair}
+        yield example
 
 
 def examples(
