@@ -8,7 +8,8 @@ Run as: python tools/build_vgbench.py                              (Kokoro's eig
 
 OUT holds manifest.jsonl (docs/vgbench_manifest.md) with audio of five channels and the beam, mono.jsonl with the
 paper's mono rendering, train.jsonl and train-PROTOCOL.jsonl for recipes/sft.py and recipes/grpo.py, cues-*.jsonl (the
-heard sides of training pairs with balanced cues or random gaps), balance.json and lock.json. Needs the RIR bank (tools/build_rir_bank.py). Interrupted work is taken up again.
+heard sides of training pairs with balanced cues or random gaps), balance.json and lock.json. Needs the RIR bank
+(tools/build_rir_bank.py). Interrupted work is taken up again.
 """
 
 import json
@@ -154,8 +155,9 @@ def cue_rows(
 ) -> Iterator[Example]:
     """The heard sides of the training pairs with other distances or gaps, as recipes that every epoch renders anew.
 
-    ``balanced``: near and far crossed with 0 and 600 ms inside BOTH labels, each combination as often as any other (the
-    paper's cue-balanced control: a tool may then be called from afar). ``random_gaps``: 0 to 600 ms on both sides alike.
+    ``balanced``: near and far crossed with 0 and 600 ms inside BOTH labels, each combination as often as any other
+    (the paper's cue-balanced control: a tool may then be called from afar). ``random_gaps``: 0 to 600 ms, the same on
+    both sides.
     """
     rng = random.Random(f"{cue}/{seed}")
     heard = [b for b in items if b.item.scenario == "speaker_switch" and b.splits["items"] == "train"]

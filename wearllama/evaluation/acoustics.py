@@ -18,8 +18,9 @@ Samples = NDArray[np.float32]
 FRAME = 320
 GAP_FRAMES = 12
 """Silence that parts utterances: 240 ms."""
-ACTIVE_DB = 25.0
-"""Frames within this much of the loudest are speech."""
+ACTIVE_DB = 8.0
+"""Frames this much over the quietest tenth are speech; the threshold stays within `ACTIVE_RANGE_DB` of the loudest."""
+ACTIVE_RANGE_DB = (45.0, 15.0)
 PITCH_HZ = (70.0, 380.0)
 
 
@@ -41,7 +42,8 @@ def measure(c0_N: Samples, cx_N: Samples | None) -> list[Measured]:
     level_K = _levels(c0_N)
     if not len(level_K) or level_K.max() <= -90.0:
         return []
-    active = np.flatnonzero(level_K > level_K.max() - ACTIVE_DB)
+    lowest, highest = (level_K.max() - below for below in ACTIVE_RANGE_DB)
+    active = np.flatnonzero(level_K > np.clip(np.percentile(level_K, 10) + ACTIVE_DB, lowest, highest))
     cuts = np.flatnonzero(np.diff(active) > GAP_FRAMES)
     found = []
     for part in np.split(active, cuts + 1):

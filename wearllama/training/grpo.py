@@ -45,7 +45,7 @@ class GrpoTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Numbers of steps: what a step explores is decided while it runs (:class:`Explorer`)."""
-        return DataLoader(self.train_dataset, batch_size=None, collate_fn=_as_step)
+        return DataLoader(self.train_dataset, batch_size=1, collate_fn=_as_step)
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
@@ -189,8 +189,8 @@ class GrpoTrainer(Trainer):
         return folder / f"groups-{self.args.process_index:05d}.json"
 
 
-def _as_step(number: int) -> dict[str, Tensor]:
-    return {"step": torch.tensor(number)}
+def _as_step(numbers: list[int]) -> dict[str, Tensor]:
+    return {"step": torch.tensor(numbers[0])}
 
 
 def _with_last(parts: Sequence[Batch]) -> Iterator[tuple[bool, Batch]]:
