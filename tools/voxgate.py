@@ -28,12 +28,13 @@ SFT = {
     "random_gaps": "voxgate_demo_random_gaps",
 }
 """Supervised variants and their experiments."""
+GAPS = "data.manifest=data/voxgate/random_gaps.jsonl"
 GRPO = {
     "grpo": ("sft", ""), "grpo_unpaired": ("sft", "grpo=unpaired"), "grpo_no_std": ("sft", "grpo=no_std"),
     "grpo_k4": ("sft", "grpo=k4"), "grpo_k16": ("sft", "grpo=k16"), "grpo_loss_grpo": ("sft", "grpo=loss_grpo"),
     "grpo_loss_dapo": ("sft", "grpo=loss_dapo"), "grpo_loss_dr_grpo": ("sft", "grpo=loss_dr_grpo"),
     "grpo_kl": ("sft", "grpo=kl"), "grpo_cue_balanced": ("cue_balanced", ""),
-    "grpo_cue_balanced_unpaired": ("cue_balanced", "grpo=unpaired"), "grpo_random_gaps": ("random_gaps", "data.manifest=data/voxgate/random_gaps.jsonl"),
+    "grpo_cue_balanced_unpaired": ("cue_balanced", "grpo=unpaired"), "grpo_random_gaps": ("random_gaps", GAPS),
 }  # fmt: skip
 """GRPO variants: the supervised one they start from, and what they change."""
 DEFAULT = ("sft", "cue_balanced", "grpo", "grpo_unpaired", "grpo_cue_balanced", "grpo_cue_balanced_unpaired")

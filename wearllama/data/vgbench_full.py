@@ -155,11 +155,11 @@ def factorised(items: Sequence[BuiltItem]) -> list[BuiltItem]:
                     trigger = replace(scene.spoken[1], role=role, gap_s=gap_ms / 1000)
                     name = f"{source}-{distance}-{gap_ms}"
                     action = same.action if (source, distance) == ("A", "near") else switch.action
-                    one = replace(same, id=f"factor-{pair}-{name}", task="factorised", action=action,
+                    heard = replace(same, id=f"factor-{pair}-{name}", task="factorised", action=action,
                                   spoken=(scene.spoken[0], trigger))  # fmt: skip
                     item = conditions["switch"].item
                     fields = {**item.fields, "condition": name, "boundary_s": gap_ms / 1000, "gap_ms": gap_ms}
-                    changed = replace(item, scene=one, scenario="factorised", fields=fields)
+                    changed = replace(item, scene=heard, scenario="factorised", fields=fields)
                     built.append(BuiltItem(changed, conditions["switch"].splits))
     return built
 

@@ -45,7 +45,8 @@ class GrpoTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Numbers of steps: what a step explores is decided while it runs (:class:`Explorer`)."""
-        return DataLoader(self.train_dataset, batch_size=1, collate_fn=_as_step)
+        steps: Any = self.train_dataset
+        return DataLoader(steps, batch_size=1, collate_fn=_as_step)
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ def without_dropout(model: nn.Module) -> None:
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         elif isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0
+            setattr(module, "attention_dropout", 0.0)  # noqa: B010  (modules type their attributes as tensors)
 
 
 def run_grpo(

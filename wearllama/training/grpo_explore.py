@@ -29,7 +29,9 @@ class Batch:
 
     def split(self, most: int) -> list["Batch"]:
         """Parts of at most ``most`` completions, the completions of one condition together."""
-        parts, chosen, count = [], [], 0
+        parts: list[Batch] = []
+        chosen: list[int] = []
+        count = 0
         sizes = torch.bincount(self.rollouts.prompt_N, minlength=len(self.items)).tolist()
         for condition, size in enumerate(sizes):
             if chosen and count + size > most:

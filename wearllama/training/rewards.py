@@ -108,7 +108,7 @@ class Judge:
     """The weighted sum of named rewards."""
 
     def __init__(self, weights: Mapping[str, float], config: RewardConfig) -> None:
-        known = {"action": config.action, **REWARDS}
+        known: dict[str, RewardFunction] = {"action": config.action, **REWARDS}
         unknown = sorted(set(weights) - set(known))
         if unknown:
             raise ValueError(f"grpo.reward_weights names {unknown}, wanted some of {sorted(known)}")

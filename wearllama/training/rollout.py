@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from transformers.cache_utils import DynamicLayer
 
 from wearllama.data.dataset import Item
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
@@ -43,8 +45,38 @@ class Rollouts:
         places = torch.full((int(conditions.max()) + 1,), -1)
         places[conditions] = torch.arange(len(conditions))
         longest = max(1, int(self.mask_NT[rows].sum(1).max()))
-        cut = [part[rows, :longest] for part in (self.tokens_NT, self.mask_NT, self.logps_NT)]
-        return Rollouts(*cut, places[self.prompt_N[rows]], self.ended_N[rows])
+        tokens_NT, mask_NT, logps_NT = (part[rows, :longest] for part in (self.tokens_NT, self.mask_NT, self.logps_NT))
+        return Rollouts(tokens_NT, mask_NT, logps_NT, places[self.prompt_N[rows]], self.ended_N[rows])
+
+
+class RoomyLayer(DynamicLayer):
+    """Keys and values of one layer in buffers with room: a step writes its own column and copies nothing else."""
+
+    def __init__(self, layer: DynamicLayer, room: int) -> None:
+        super().__init__()
+        self.lazy_initialization(layer.keys, layer.values)
+        self._buffers = [functional.pad(part, (0, 0, 0, room)) for part in (layer.keys, layer.values)]
+        self._length = layer.keys.shape[-2]
+        self._show()
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        start, self._length = self._length, self._length + key_states.shape[-2]
+        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
+            buffer[..., start : self._length, :] = new
+        self._show()
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self._buffers = [buffer[indices] for buffer in self._buffers]
+        self._show()
+
+    def _show(self) -> None:
+        self.keys, self.values = (buffer[..., : self._length, :] for buffer in self._buffers)
+
+
+def make_room(cache: Any, room: int) -> None:
+    """Give the cache's plain layers room for so many positions; layers of other kinds (sliding windows) stay."""
+    cache.layers = [RoomyLayer(layer, room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
 
 
 class RolloutEngine(Protocol):
@@ -143,6 +175,7 @@ def sample_completions(
     device = prompts["input_ids"].device
     prompt_N = torch.arange(len(prompts["input_ids"]), device=device).repeat_interleave(count)
     prefix = read_prompts(model, prompts).expand(prompt_N)
+    make_room(prefix.cache, max_completion_length)
     total = len(prompt_N)
     tokens_NT = torch.full((total, max_completion_length), pad, device=device)
     mask_NT = torch.zeros_like(tokens_NT, dtype=torch.bool)
@@ -181,8 +214,7 @@ def join_rollouts(parts: Sequence[Rollouts], *, pad: int) -> Rollouts:
 
     def joined(name: str, value: float) -> Tensor:
         padded = [
-            torch.nn.functional.pad(getattr(part, name), (0, longest - part.tokens_NT.shape[1]), value=value)
-            for part in parts
+            functional.pad(getattr(part, name), (0, longest - part.tokens_NT.shape[1]), value=value) for part in parts
         ]
         return torch.cat(padded)
 
