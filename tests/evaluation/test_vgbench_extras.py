@@ -60,7 +60,7 @@ def test_judge_labels_and_the_rule_stands_in(reply: str, wanted: tuple[str, str]
 
 
 def test_judge_that_is_away_is_named() -> None:
-    with pytest.raises(ValueError, match="judge at http://127.0.0.1:9/v1"):
+    with pytest.raises(ValueError, match="judge at http:"):
         SideTalkJudge(JudgeConfig(base_url="http://127.0.0.1:9/v1", timeout_s=2))(answer("Hm."), ITEM)
     assert SideTalkJudge(JudgeConfig())(answer("It is 330 metres."), ITEM) == ("assistant-directed", "rule")
 
