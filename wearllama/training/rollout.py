@@ -54,24 +54,27 @@ class RoomyLayer(DynamicLayer):
 
     def __init__(self, layer: DynamicLayer, room: int) -> None:
         super().__init__()
-        self.lazy_initialization(layer.keys, layer.values)
-        self._buffers = [functional.pad(part, (0, 0, 0, room)) for part in (layer.keys, layer.values)]
-        self._length = layer.keys.shape[-2]
+        keys, values = layer.keys, layer.values
+        assert keys is not None and values is not None, "a prompt has passed the layer"
+        self.lazy_initialization(keys, values)
+        self._buffers = [functional.pad(part, (0, 0, 0, room)) for part in (keys, values)]
+        self._length = keys.shape[-2]
         self._show()
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         start, self._length = self._length, self._length + key_states.shape[-2]
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[..., start : self._length, :] = new
-        self._show()
-        return self.keys, self.values
+        return self._show()
 
     def batch_select_indices(self, indices: Tensor) -> None:
         self._buffers = [buffer[indices] for buffer in self._buffers]
         self._show()
 
-    def _show(self) -> None:
-        self.keys, self.values = (buffer[..., : self._length, :] for buffer in self._buffers)
+    def _show(self) -> tuple[Tensor, Tensor]:
+        keys, values = (buffer[..., : self._length, :] for buffer in self._buffers)
+        self.keys, self.values = keys, values
+        return keys, values
 
 
 def make_room(cache: Any, room: int) -> None:
