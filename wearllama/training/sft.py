@@ -206,7 +206,7 @@ def run_sft(
     if config.threads:
         torch.set_num_threads(config.threads)
     if config.report_to == "wandb":
-        _prepare_wandb(run_dir)
+        prepare_wandb(run_dir)
     stop = GracefulStop()
     trainer = SftTrainer(
         model=model,
@@ -219,17 +219,18 @@ def run_sft(
         sampler=sampler,
         config=config,
     )
-    checkpoint = _resume_point(trainer, run_dir) if resume else None
+    checkpoint = resume_point(trainer, run_dir) if resume else None
     output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     final = run_dir / FINAL
     if stop.stopped_by is None:
-        _save_final(trainer, final, {"steps": config.steps, **(facts or {})})
+        save_final(trainer, final, {"steps": config.steps, **(facts or {})})
     return SftResult(
         steps=trainer.state.global_step, loss=output.training_loss, stopped_by=stop.stopped_by, model_dir=final
     )
 
 
-def _resume_point(trainer: SftTrainer, run_dir: Path) -> Path | None:
+def resume_point(trainer: Trainer, run_dir: Path) -> Path | None:
+    """The last whole checkpoint of `run_dir`, those that were cut short removed first."""
     if trainer.is_world_process_zero():
         for broken in remove_incomplete_checkpoints(run_dir):
             print(f"{broken} was cut short and is removed")
@@ -240,7 +241,7 @@ def _resume_point(trainer: SftTrainer, run_dir: Path) -> Path | None:
     return checkpoint
 
 
-def _save_final(trainer: SftTrainer, final: Path, facts: Mapping[str, Any]) -> None:
+def save_final(trainer: Trainer, final: Path, facts: Mapping[str, Any]) -> None:
     """Save beside and rename, so that ``final`` is whole whenever it exists."""
     temporary = final.with_name(f".{final.name}.tmp")
     trainer.save_model(str(temporary))
@@ -252,7 +253,7 @@ def _save_final(trainer: SftTrainer, final: Path, facts: Mapping[str, Any]) -> N
     trainer.accelerator.wait_for_everyone()
 
 
-def _prepare_wandb(run_dir: Path) -> None:
+def prepare_wandb(run_dir: Path) -> None:
     """wandb without a key or mode raises, so it is offline unless the environment says otherwise."""
     if "WANDB_MODE" not in os.environ and "WANDB_API_KEY" not in os.environ:
         os.environ["WANDB_MODE"] = "offline"
