@@ -143,6 +143,7 @@ class Subsampling(nn.Module):
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
         channels = [config.n_mels] + [config.subsampling_width] * SUBSAMPLING_STAGES
+        self.in_channels = channels[:-1]
         self.causal = config.causal
         padding = 0 if config.causal else 2
         self.convs = nn.ModuleList(

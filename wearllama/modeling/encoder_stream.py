@@ -56,7 +56,7 @@ class EncoderStream:
         config = encoder.config
         like = self.subsampling.out.weight
         self._waiting_BTF = like.new_zeros(batch, 0, config.n_mels)
-        self._below = [like.new_zeros(batch, 3, conv.weight.shape[1]) for conv in self.subsampling.convs]
+        self._below = [like.new_zeros(batch, 3, channels) for channels in self.subsampling.in_channels]
         none_BHLK = like.new_zeros(batch, config.heads, 0, config.width // config.heads)
         gated_BLD = like.new_zeros(batch, config.kernel - 1, config.width)
         self._states = [BlockState(none_BHLK, none_BHLK, gated_BLD) for _ in encoder.blocks]

@@ -119,7 +119,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
         self.decoder.set_output_embeddings(new_embeddings)
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
         """The input embeddings where nothing changes; ValueError otherwise (new tokens live in ``added``)."""
         size = self.config.decoder_config().vocab_size + self.config.num_added_tokens
         if new_num_tokens not in (None, size):
@@ -127,7 +127,9 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
                 f"resize_token_embeddings({new_num_tokens}): this model has {size} tokens and its decoder's rows stay "
                 "as they are; build_model makes room for a tokenizer's new tokens (num_added_tokens)"
             )
-        return self.get_input_embeddings()
+        table = self.get_input_embeddings()
+        assert isinstance(table, nn.Embedding)
+        return table
 
     def embed_tokens(self, input_ids: Tensor) -> Tensor:
         """Token embeddings (B, S, E), added tokens included."""

@@ -105,7 +105,7 @@ class WearLlamaProcessor(ProcessorMixin):
             "max_audio_seconds": self.max_audio_seconds,
             **({} if self.fusion == FusionConfig() else {"fusion": asdict(self.fusion)}),
             # transformers sets it on a processor whose code came with a checkpoint, for the next checkpoint.
-            **({"auto_map": self.auto_map} if getattr(self, "auto_map", None) else {}),
+            **({"auto_map": found} if (found := getattr(self, "auto_map", None)) else {}),
         }
 
     # ---- sound ----------------------------------------------------------------------------------------------------
