@@ -4,11 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo setup test test-slow lint clean
+.PHONY: demo voxgate setup test test-slow lint clean
 .DEFAULT_GOAL := demo
 
 demo: setup
 	$(BIN)/python tools/demo.py
+
+# After `make demo`: VoxGate's supervised and GRPO stages, three seeds and their ablations; docs/results/voxgate.md.
+voxgate: setup
+	$(BIN)/python tools/voxgate.py
 
 setup: $(STAMP)
 

@@ -4,11 +4,15 @@ Run as: python eval/vgbench.py ckpt=runs/demo/sft data=data/demo/vgbench/manifes
         torchrun --nproc_per_node=2 eval/vgbench.py ckpt=runs/demo/sft
         python eval/vgbench.py ckpt=... data=/data/vgbench.jsonl vgbench.audio_channels=1 vgbench.split=null
         python eval/vgbench.py model=openai:NAME base_url=http://localhost:8000/v1 controls=[majority]
-        python eval/vgbench.py ckpt=... judges.side_talk.model=openai:NAME
+        python eval/vgbench.py ckpt=... judges.side_talk.model=openai:NAME      # else a rule labels free answers
+        python eval/vgbench.py ckpt=... data=data/vgbench vgbench.protocol=voices
+        python eval/vgbench.py ckpt=... data=data/vgbench vgbench.scenarios=[factorised]
+        python eval/vgbench.py ckpt=... adaptation=measured    # training-free: self_report, measured, chunked
         python eval/vgbench.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was
 stopped goes on where it was; one that is complete is only scored again. Results: OUT/vgbench/MODEL-WEIGHTS/.
+Two runs on the same items are compared by tools/compare.py (paired bootstrap, McNemar's exact test).
 """
 
 from dataclasses import dataclass, field

@@ -52,7 +52,20 @@ STAGES = (
     Stage("vgbench", "evaluate on the VGBench layout", "eval/vgbench.py ckpt=runs/demo/sft", 0.8),
     Stage("report", "draw up the table and the page", "tools/report_demo.py", 0.2),
 )
-StageName = Literal["fetch", "bank", "prepare", "read", "train", "wearvox", "vgbench", "report"]
+GRPO_STAGES = (
+    Stage("pairs", "speak counterfactual pairs", "tools/build_vgbench.py preset=demo out_dir=data/demo_pairs", 4.0),
+    Stage(
+        "grpo",
+        "compare both sides of pairs (GRPO)",
+        "recipes/grpo.py experiment=demo_grpo ckpt=runs/demo/sft run_dir=runs/demo/grpo",
+        4.0,
+    ),
+    Stage("gate", "evaluate VGBench after GRPO", "eval/vgbench.py ckpt=runs/demo/grpo", 0.8),
+)
+"""What ``grpo=true`` adds between the evaluation of the supervised model and the report."""
+StageName = Literal[
+    "fetch", "bank", "prepare", "read", "train", "wearvox", "vgbench", "pairs", "grpo", "gate", "report"
+]
 
 
 @dataclass(kw_only=True)
@@ -61,14 +74,20 @@ class DemoCommand:
 
     from_stage: StageName = "fetch"
     to_stage: StageName = "report"
+    grpo: bool = False
+    """End with a short GRPO stage; its evaluation stands beside the first one in runs/eval/vgbench."""
     times: str = "runs/demo/times.json"
     """Where the seconds of each stage are kept."""
 
 
 @launch("demo", DemoCommand)
 def main(config: DemoCommand) -> None:
-    names = [stage.name for stage in STAGES]
-    chosen = STAGES[names.index(config.from_stage) : names.index(config.to_stage) + 1]
+    stages = (*STAGES[:-1], *GRPO_STAGES, STAGES[-1]) if config.grpo else STAGES
+    names = [stage.name for stage in stages]
+    unknown = {config.from_stage, config.to_stage} - set(names)
+    if unknown:
+        raise ValueError(f"stages {sorted(unknown)} need grpo=true")
+    chosen = stages[names.index(config.from_stage) : names.index(config.to_stage) + 1]
     if not chosen:
         raise ValueError(f"from_stage={config.from_stage} comes after to_stage={config.to_stage}")
     begin = time.perf_counter()

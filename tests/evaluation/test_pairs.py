@@ -1,5 +1,6 @@
 """Other channels at test time: what is heard, other keys and folders, and errors that name the channel."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,25 @@ def test_table_of_pairs(ckpt: Path, wearvox_data: Path, tmp_path: Path) -> None:
     assert results["systems"][0]["identity"]["pair"] == "c_0-c_1"
     table = (folder / "pairs" / "pairs.md").read_text()
     assert [name for name in ("own", *names[1:]) if name in table] == ["own", *names[1:]]
+
+
+def test_adaptations_under_pairs_and_conditions(ckpt: Path, wearvox_data: Path, tmp_path: Path) -> None:
+    """Each lies in a folder of its own under the model's; pieces of a recording refuse conditions."""
+    command = RunCommand(
+        ckpt=str(ckpt), out=str(tmp_path), controls=("silence",), max_new_tokens=2, device="cpu", clips=1,
+        pair=("own", "c_0-c_1"), condition=("clean", "tempo:2"), adaptation="measured",
+        harness=HarnessConfig(progress=False),
+    )  # fmt: skip
+    examples = load_wearvox(wearvox_data, WearVoxConfig())
+    pages = run_benchmark("wearvox", command, examples, root=wearvox_data, channels=5)
+    main = run_folder(tmp_path, "wearvox", CheckpointAdapter(ckpt)) / "adaptations" / "measured"
+    folders = [folder / at for folder in (main, main / "pairs" / "c_0-c_1") for at in ("", "conditions/tempo_2")]
+    assert [page.parent for page in pages] == folders and (main / "pairs" / "pairs.md").is_file()
+    identity = read_run(folders[3])[0]["systems"][1]["identity"]
+    assert identity["adaptation"] == "measured" and identity["input"] == "silence"
+    assert identity["pair"] == "c_0-c_1" and identity["condition"] == "tempo:2"
+    with pytest.raises(ValueError, match="drawn anew for each piece"):
+        run_benchmark("wearvox", replace(command, adaptation="chunked"), examples, root=wearvox_data, channels=5)
 
 
 @pytest.mark.parametrize(

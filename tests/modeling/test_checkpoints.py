@@ -143,7 +143,7 @@ def test_pretrained_decoder_keeps_its_vocabulary(pretrained, tmp_path):
 
 
 def logits_direction(model, prompt):
-    embeds = model._embed(prompt["input_ids"], prompt["input_features"], prompt["feature_lengths"])
+    embeds = model.embed_inputs(prompt["input_ids"], prompt["input_features"], prompt["feature_lengths"])
     hidden = model.decoder.get_decoder()(inputs_embeds=embeds, attention_mask=prompt["attention_mask"])[0]
     return hidden[0, -1]
 

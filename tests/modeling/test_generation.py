@@ -104,7 +104,7 @@ def test_generation_from_embeddings(tiny):
     processor, model = tiny
     batch = processor([HEARD], [clip(0.6)])
     with torch.no_grad():
-        embeds_BSE = model._embed(batch["input_ids"], batch["input_features"], batch["feature_lengths"])
+        embeds_BSE = model.embed_inputs(batch["input_ids"], batch["input_features"], batch["feature_lengths"])
         ids = model.generate(inputs_embeds=embeds_BSE, attention_mask=batch["attention_mask"], **NEW)
     assert cut(ids[0].tolist(), processor.ids.eos) == replies(processor, model, [(HEARD, clip(0.6))])[0]
 

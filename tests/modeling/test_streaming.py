@@ -7,6 +7,7 @@ from tiny_wearllama import ENCODER, HEARD, READ, SYSTEM, build, clip
 from wearllama.audio.beamforming import select_channels
 from wearllama.modeling.prompt_cache import PromptCache
 from wearllama.modeling.streaming import StreamingSession
+from wearllama.training.grpo import without_dropout
 
 STREAMING = {**ENCODER, "causal": True, "contexts": [[70, 13], [70, 6], [70, 1], [70, 0]]}
 
@@ -212,3 +213,18 @@ def test_training_with_a_frozen_encoder_meets_every_look_ahead():
     with torch.no_grad():
         losses = {round(float(model(**batch).loss), 6) for _ in range(60)}
     assert len(losses) == 4
+
+
+@torch.no_grad()
+def test_training_keeps_the_chosen_look_ahead_where_it_is_told_to():
+    """GRPO trains the policy that sampled: no context is drawn at random then."""
+    processor, model = build(encoder_config=STREAMING)
+    without_dropout(model)
+    batch = processor([HEARD], [clip(1.0)])
+    features, lengths = batch["input_features"], batch["feature_lengths"]
+    chosen = model.eval().embed_audio(features, lengths)[0]
+    model.train()
+    for draws in (True, False):
+        model.encoder.draws_look_ahead = draws
+        trained = [model.embed_audio(features, lengths)[0] for _ in range(12)]
+        assert all(torch.allclose(chosen, one, atol=1e-5) for one in trained) is not draws

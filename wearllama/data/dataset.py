@@ -99,7 +99,9 @@ class ExampleDataset(Dataset[Item]):
     def __getitem__(self, key: int | Draw) -> Item:
         draw = key if isinstance(key, Draw) else Draw(key, self.epoch)
         example = self.examples[draw.index]
-        seed = example_seed(example.id, epoch=draw.epoch, repeat=draw.repeat, seed=self.seed)
+        # Both sides of a counterfactual pair share a seed: hence room, device, noise and augmentation.
+        seed_id = str(example.metadata.get("seed_id", example.id))
+        seed = example_seed(seed_id, epoch=draw.epoch, repeat=draw.repeat, seed=self.seed)
         try:
             audio = self._channels(example, seed)
         except ValueError as error:

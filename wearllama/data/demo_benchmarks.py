@@ -1,7 +1,7 @@
 """Scenes of the demo's two benchmarks: held-out wordings by held-out voices, for rooms of the bank's ``eval`` split."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -37,13 +37,22 @@ class BenchmarkSizes:
             raise ValueError("benchmark sizes: side_talk needs tool_call, whose clips bystanders repeat")
 
 
-class _Cast:
-    """Voices in turn, and held-out sentences in turn."""
+class Cast:
+    """Voices in turn, and sentences of one split's wordings in turn."""
 
-    def __init__(self, seed: int, speakers: Sequence[Speaker] | None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        speakers: Sequence[Speaker] | None,
+        *,
+        wordings: textgen.Split = "heldout",
+        said: set[str] | None = None,
+    ) -> None:
+        """``said``: what other casts said; a case whose words are in it is worded anew."""
         self.speakers = list(speakers or eval_speakers())
-        self.words = Wordings("heldout", seed)
+        self.words = Wordings(wordings, seed)
         self.rng = random.Random(f"benchmarks/{seed}")
+        self.said = said
         self._turn = 0
 
     def speaker(self) -> Speaker:
@@ -56,6 +65,18 @@ class _Cast:
     def line(self, kind: str, speaker: Speaker | None = None) -> Line:
         return Line(utterance=self.words.next(kind), speaker=speaker or self.speaker())
 
+    def fresh(self, draw: Callable[[], list[Line]]) -> list[Line]:
+        """What ``draw`` gives, drawn again while another case has the same words; ValueError after a hundred times."""
+        for _ in range(100):
+            lines = draw()
+            words = textgen.normalise(" ".join(line.utterance.text for line in lines))
+            if self.said is None:
+                return lines
+            if words not in self.said:
+                self.said.add(words)
+                return lines
+        raise ValueError(f"the wordings give no further case, last tried {words!r}: give fewer items or more wordings")
+
 
 def wearvox_scenes(
     sizes: BenchmarkSizes, noise_types: Sequence[str], *, speakers: Sequence[Speaker] | None = None
@@ -65,7 +86,7 @@ def wearvox_scenes(
     The far commands of the side-talk task are clips of the tool task heard from a bystander's place: nothing but the
     sound tells them apart.  The other half of that task is the wearer talking to a person.
     """
-    cast = _Cast(sizes.seed, speakers)
+    cast = Cast(sizes.seed, speakers)
     scenes = []
     commands = [cast.line("wearvox") for _ in range(sizes.tool_call)]
     for number, line in enumerate(commands):
@@ -120,25 +141,38 @@ class VgItem:
     fields: dict[str, Any]
     seed_id: str
     """Scenes of one pair share the seed, hence room and device."""
+    split: str = "eval"
 
 
 def vgbench_items(sizes: BenchmarkSizes, *, speakers: Sequence[Speaker] | None = None) -> list[VgItem]:
     """VGBench's three scenarios."""
-    cast = _Cast(sizes.seed + 1, speakers)
-    pairs, commands = _switch_pairs(sizes, cast)
-    items = pairs + _self_talk(sizes, cast) + _consecutive(sizes, cast, commands)
-    return [replace(item, scene=_with_noise(item.scene, QUIET)) for item in items]
+    cast = Cast(sizes.seed + 1, speakers)
+    pairs, commands = switch_pairs(range(sizes.switch_pairs), cast)
+    items = pairs + self_talk(range(sizes.self_talk), cast)
+    items += consecutive(range(sizes.consecutive), cast, commands, asks=lambda number: number % 4 == 3)
+    return [in_quiet(item) for item in items]
 
 
-def _switch_pairs(sizes: BenchmarkSizes, cast: _Cast) -> tuple[list[VgItem], list[Line]]:
+def in_quiet(item: VgItem) -> VgItem:
+    """The item in a quiet room."""
+    return replace(item, scene=_with_noise(item.scene, QUIET))
+
+
+def switch_pairs(numbers: Iterable[int], cast: Cast) -> tuple[list[VgItem], list[Line]]:
+    """Speaker-switch cases of these numbers, three conditions each, the tools in turn; and their commands."""
     items, commands = [], []
     tools = textgen.consequential_tools()
-    for number in range(sizes.switch_pairs):
+    for number in numbers:
         tool = tools[number % len(tools)]
         first = cast.speakers[(number + number // len(tools)) % len(cast.speakers)]
         second = cast.other(first)
-        context = Line(utterance=cast.words.for_tool(tool, context=True), speaker=first)
-        trigger = cast.words.for_tool(tool)
+
+        def draw(tool: str = tool, first: Speaker = first) -> list[Line]:
+            words = (cast.words.for_tool(tool, context=True), cast.words.for_tool(tool))
+            return [Line(utterance=utterance, speaker=first) for utterance in words]
+
+        context, command = cast.fresh(draw)
+        trigger = command.utterance
         own, others = Line(utterance=trigger, speaker=first), Line(utterance=trigger, speaker=second)
         commands.append(own)
         pair = f"switch-{number:04d}"
@@ -173,10 +207,11 @@ def _switch_pairs(sizes: BenchmarkSizes, cast: _Cast) -> tuple[list[VgItem], lis
     return items, commands
 
 
-def _self_talk(sizes: BenchmarkSizes, cast: _Cast) -> list[VgItem]:
+def self_talk(numbers: Iterable[int], cast: Cast) -> list[VgItem]:
+    """Self-talk items of these numbers, the discourse frames in turn."""
     items = []
-    for number in range(sizes.self_talk):
-        line = cast.line("self_talk")
+    for number in numbers:
+        (line,) = cast.fresh(lambda: [cast.line("self_talk")])
         scene = Scene(
             id=f"self-{number:04d}",
             task="self_talk",
@@ -189,14 +224,23 @@ def _self_talk(sizes: BenchmarkSizes, cast: _Cast) -> list[VgItem]:
     return items
 
 
-def _consecutive(sizes: BenchmarkSizes, cast: _Cast, commands: list[Line]) -> list[VgItem]:
-    """Two sentences of one near speaker: order, and what kind of sentence each is, in balance."""
+def consecutive(
+    numbers: Iterable[int], cast: Cast, commands: list[Line], *, asks: Callable[[int], bool]
+) -> list[VgItem]:
+    """Two sentences of one near speaker: order, and what kind of sentence each is, in balance.
+
+    ``asks(number)`` says whether item ``number`` puts a question to the assistant, or one of ``commands``.
+    """
     items = []
-    for number in range(sizes.consecutive):
-        asks = number % 4 == 3 or not commands
-        assistant = cast.line("question") if asks else commands[number * 3 % len(commands)]
+    for number in numbers:
+        question = asks(number) or not commands
         commands_person = number // 2 % 2 == 0
-        person = cast.line("side_command" if commands_person else "side_chat", assistant.speaker)
+
+        def draw(number: int = number, question: bool = question, command: bool = commands_person) -> list[Line]:
+            said = cast.line("question") if question else commands[number * 3 % len(commands)]
+            return [said, cast.line("side_command" if command else "side_chat", said.speaker)]
+
+        assistant, person = cast.fresh(draw)
         parts = [("assistant", assistant), ("person", person)]
         parts = parts if number % 2 == 0 else parts[::-1]
         spoken = tuple(Spoken(line=line, part=part, gap_s=0.4 * at) for at, (part, line) in enumerate(parts))
@@ -205,14 +249,14 @@ def _consecutive(sizes: BenchmarkSizes, cast: _Cast, commands: list[Line]) -> li
         fields: dict[str, Any] = {
             "order": f"{parts[0][0]}_first",
             "content_types": {
-                "assistant": "conversation" if asks else "tool",
+                "assistant": "conversation" if question else "tool",
                 "person": "tool" if commands_person else "conversation",
             },
-            "tool": None if asks else assistant.utterance.tool,
+            "tool": None if question else assistant.utterance.tool,
         }
         if commands_person:
             fields["person_tool"] = person.utterance.tool
-        if asks:
+        if question:
             fields["answers"] = list(assistant.utterance.answers)
         items.append(VgItem(scene=scene, scenario="side_talk", fields=fields, seed_id=scene.id))
     return items

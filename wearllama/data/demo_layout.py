@@ -54,10 +54,12 @@ class Studio:
     array: ArrayGeometry
     beam: Beam
     prompts: PromptSet
+    rooms: str = "eval"
+    """Split of the bank that rooms come from."""
 
     def plan(self, scene: Scene, seed_id: str) -> tuple[MixtureRecipe, int]:
-        """A scene in a held-out room: its recipe and its seed."""
-        recipe, _ = scene_recipe(scene, self.seconds, split="eval", level_dbfs=LEVEL_DBFS)
+        """A scene in a room of the split: its recipe and its seed."""
+        recipe, _ = scene_recipe(scene, self.seconds, split=self.rooms, level_dbfs=LEVEL_DBFS)
         return recipe, example_seed(seed_id)
 
     def record(self, scene: Scene, seed_id: str) -> Mixture:
@@ -138,12 +140,13 @@ def _sources(mixture: Mixture) -> list[dict[str, Any]]:
 def write_vgbench(items: Sequence[VgItem], studio: Studio, folder: Path) -> None:
     """Write the manifest (one condition a line) and its audio: five channels and the beam."""
     (folder / "audio").mkdir(parents=True, exist_ok=True)
-    rows = [_vgbench_row(item, studio, folder) for item in tqdm(items, desc="vgbench", unit="item")]
+    rows = [vgbench_row(item, studio, folder) for item in tqdm(items, desc="vgbench", unit="item")]
     studio.keep(((item.scene, item.seed_id) for item in items), folder)
     write_lines(folder / "manifest.jsonl", rows)
 
 
-def _vgbench_row(item: VgItem, studio: Studio, folder: Path) -> dict[str, Any]:
+def vgbench_row(item: VgItem, studio: Studio, folder: Path) -> dict[str, Any]:
+    """One line of the manifest; its five channels and beam are written below ``folder``."""
     scene = item.scene
     row: dict[str, Any] = {
         "id": scene.id,
@@ -151,7 +154,7 @@ def _vgbench_row(item: VgItem, studio: Studio, folder: Path) -> dict[str, Any]:
         **item.fields,
         "target_action": _target_action(scene),
         "audio": None,
-        "split": "eval",
+        "split": item.split,
         "template_id": [part.line.utterance.template_id for part in scene.spoken],
         "messages": scene_messages(scene, studio.prompts),
     }

@@ -13,8 +13,8 @@ from torch import Tensor
 from wearllama.audio.beamforming import select_channels
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.manifest import Example, load_audio
-from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.models import AudioModel
+from wearllama.evaluation.mono import MonoAdapter
 from wearllama.evaluation.predictions import Prediction
 from wearllama.evaluation.scoring import Outcome
 
@@ -64,7 +64,7 @@ def _choose(examples: Sequence[Example], outcomes: Sequence[Outcome], count: int
 
 
 def _select(audio_MN: Tensor, model: AudioModel) -> tuple[Tensor, Tensor]:
-    assert isinstance(model, CheckpointAdapter)
+    assert not isinstance(model, MonoAdapter), "single-channel models name both channels"
     return select_channels(audio_MN, model.processor.array, model.processor.beam)
 
 

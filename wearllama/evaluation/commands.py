@@ -10,6 +10,7 @@ from typing import Any
 from wearllama.atomic import write_text
 from wearllama.data.manifest import Example
 from wearllama.data.prompts import content_hash
+from wearllama.evaluation.adaptations import Adaptation, AdaptedAdapter
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
 from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
@@ -40,6 +41,8 @@ class RunCommand(ModelSettings):
     """What conditions draw from."""
     pair: str | tuple[str, ...] = OWN
     """``own``, or channels heard in place of (c_x, c_0): ``c_x-c_1``, ``c_0-c_1``, or a list of pairs (Table 6)."""
+    adaptation: Adaptation | None = None
+    """Training-free adaptation around the model: ``self_report``, ``measured`` or ``chunked``."""
     harness: HarnessConfig = field(default_factory=HarnessConfig)
     """How the run goes."""
     judges: JudgesConfig = field(default_factory=JudgesConfig)
@@ -49,6 +52,11 @@ class RunCommand(ModelSettings):
 def pair_folder(folder: Path, pair: ChannelPair | None) -> Path:
     """Where a model's results with other channels lie."""
     return folder if pair is None else folder / "pairs" / pair.name
+
+
+def adaptation_folder(folder: Path, adaptation: Adaptation | None) -> Path:
+    """Where an adapted model's results lie."""
+    return folder if adaptation is None else folder / "adaptations" / adaptation
 
 
 def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
@@ -75,7 +83,13 @@ def run_benchmark(
     Prints each one's headline tables and, where there are several, one table of all.
     """
     conditions = parse_conditions(command.condition)
+    if command.adaptation == "chunked" and any(condition is not None for condition in conditions):
+        raise ValueError(
+            f"adaptation=chunked cuts recordings, and a condition would be drawn anew for each piece: leave "
+            f"condition={CLEAN}"
+        )
     model = open_model(command)
+    base = adaptation_folder(run_folder(command.out, name, model), command.adaptation)
     for condition in conditions:
         if condition is not None and channels is not None:
             condition.check(channels)
@@ -88,8 +102,9 @@ def run_benchmark(
     pages, found = [], []
     for condition, system in systems:
         heard = examples if condition is None else under_condition(examples, condition)
-        folder = condition_folder(pair_folder(run_folder(command.out, name, model), _pair(system)), condition)
-        run = _run_one(name, command, heard, system, folder, root=root, channels=channels, notes=notes)
+        folder = condition_folder(pair_folder(base, _pair(system)), condition)
+        adapted = system if command.adaptation is None else AdaptedAdapter(system, command.adaptation)
+        run = _run_one(name, command, heard, adapted, folder, root=root, channels=channels, notes=notes)
         if run is not None:
             pages.append(run[0])
             title = CLEAN if condition is None else condition.name
@@ -98,7 +113,7 @@ def run_benchmark(
     if len(found) > 1:
         table = conditions_table(name, found)
         kind = "conditions" if command.pair == OWN else "pairs"
-        write_text(run_folder(command.out, name, model) / kind / f"{kind}.md", table.markdown())
+        write_text(base / kind / f"{kind}.md", table.markdown())
         print(f"\n{table.text()}")
     return pages
 

@@ -7,6 +7,7 @@ from wearllama.evaluation.intervals import mcnemar, paired_bootstrap
 from wearllama.evaluation.table import Table
 
 Row = Mapping[str, str]
+NOT_RECORDED = "not recorded"
 
 
 class Comparison(NamedTuple):
@@ -40,10 +41,11 @@ def compare(
                 raise ValueError(f"item {key!r} has another {column} in each run: not the same data")
     tables = [
         _table("By task", shared, a, b, names, mark, lambda row: row["task"], total=True),
-        _table("By environment", shared, a, b, names, mark, lambda row: row.get("environment") or "not recorded"),
-        _table("By noise type", shared, a, b, names, mark, lambda row: row.get("noise_type") or "not recorded"),
+        _table("By environment", shared, a, b, names, mark, lambda row: row.get("environment") or NOT_RECORDED),
+        _table("By noise type", shared, a, b, names, mark, lambda row: row.get("noise_type") or NOT_RECORDED),
     ]
-    return Comparison([t for t in tables if t.rows], (len(a) - len(shared), len(b) - len(shared)))
+    told = [table for table in tables if any(row[0] != NOT_RECORDED for row in table.rows)]
+    return Comparison(told, (len(a) - len(shared), len(b) - len(shared)))
 
 
 def _table(

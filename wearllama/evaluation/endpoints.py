@@ -42,8 +42,9 @@ class _Passing(Exception):
 class EndpointClient:
     """POSTs chat completions: concurrent, patient, within a budget. Safe to use from several threads."""
 
-    def __init__(self, config: EndpointConfig) -> None:
-        self.config = config
+    def __init__(self, config: EndpointConfig, read: Callable[[bytes], Reply] | None = None) -> None:
+        """``read`` takes a body that answers with 200 apart; :func:`read_completion` by default."""
+        self.config, self._parse = config, read or read_completion
         self.base_url = (config.base_url or OPENAI).rstrip("/")
         self.stopped = ""
         """Why nothing more is sent; empty while all is well."""
@@ -151,7 +152,7 @@ class EndpointClient:
             raise _Passing(f"HTTP {status}: {words!r}", pause_s=_retry_after(response.headers.get("retry-after")))
         if status != 200:
             return Reply(error=f"HTTP {status}: {words!r}")
-        return read_completion(content)
+        return self._parse(content)
 
     @property
     def _key_name(self) -> str:
@@ -211,6 +212,17 @@ def read_completion(content: bytes) -> Reply:
     # Lone surrogates can be spelt in JSON, and no file takes them.
     text = text.encode("utf-8", "replace").decode("utf-8")
     return Reply(text=text, usage=counts, served_by=str(value.get("model") or ""))
+
+
+def read_object(content: bytes) -> Reply:
+    """A body as it came, for callers who need more of it than one answer's words; ``text`` is a JSON object."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise _Passing(f"no JSON object: {content[:200].decode('utf-8', 'replace')!r}")
+    return Reply(text=content.decode("utf-8", "replace"))
 
 
 def _has_text(line: str) -> bool:

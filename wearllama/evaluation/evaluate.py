@@ -89,16 +89,9 @@ def evaluate(
             outcomes = judges.apply(benchmark.name, examples, predictions, outcomes)
         systems.append(System(
             label=label, identity=dict(adapter.identity), generation=dict(adapter.generation), outcomes=outcomes,
-            predictions=predictions, summary=_summary(benchmark, outcomes, judges), ttft_ms=_latencies(predictions),
+            predictions=predictions, summary=benchmark.summarise(outcomes), ttft_ms=_latencies(predictions),
         ))  # fmt: skip
     return systems
-
-
-def _summary(benchmark: Benchmark, outcomes: Sequence[Outcome], judges: Judges | None) -> dict[str, Any]:
-    summary = benchmark.summarise(outcomes)
-    if judges is not None and "side_talk" in judges.used and "side_talk_labels_by" in summary:
-        summary["side_talk_labels_by"] = "judge"
-    return summary
 
 
 def _usage(predictions: Sequence[Prediction]) -> dict[str, float]:

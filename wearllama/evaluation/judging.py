@@ -1,7 +1,8 @@
 """Judges at work: which items each role sees, and what its verdicts do to the outcomes.
 
 An answer's ``correct`` becomes the judge's; the exact match stays beside it.  What gives the judge nothing to read (no
-answer, no turns) is wrong without asking.  An item without a readable verdict loses its mark and is counted.
+answer, no turns) is wrong without asking.  An item without a readable verdict loses its mark and is counted; where a
+rule exists (side-talk), it stands in and is counted.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from wearllama.evaluation.judges import Judge, JudgeItem, Role, Verdict, load_ro
 from wearllama.evaluation.predictions import Prediction, as_action
 from wearllama.evaluation.scoring import Outcome, answer_aliases
 from wearllama.evaluation.translation import gold_turns, said_turns, session_score
+from wearllama.evaluation.vgbench import LABEL_BY, serves_assistant
 from wearllama.evaluation.wearvox import QA, TRANSLATION
 
 Apply = Callable[[Sequence[Example], Sequence[Prediction], Sequence[Outcome]], list[Outcome]]
@@ -129,7 +131,10 @@ class Judges:
     def _side_talk(
         self, examples: Sequence[Example], predictions: Sequence[Prediction], outcomes: Sequence[Outcome]
     ) -> list[Outcome]:
-        """Free answers only: whom a call serves is told by its name, and silence serves nobody."""
+        """Free answers only: whom a call serves is told by its name, and silence serves nobody.
+
+        Where the judge's words hold no label, the rule's stays.
+        """
         said = [i for i, o in enumerate(outcomes) if o.task == "side_talk" and o.kind == "answer"]
         verdicts = self._judge("side_talk", [_side_item(examples[i], predictions[i].raw) for i in said])
         if verdicts is None:
@@ -137,12 +142,11 @@ class Judges:
         judged = list(outcomes)
         for index, verdict in zip(said, verdicts, strict=True):
             outcome = outcomes[index]
-            if verdict.score is None:
-                judged[index] = replace(outcome, marks={}, note="", unscored=verdict.error)
-            else:
-                wanted = outcome.metadata["item"]["target_action"]["kind"]
-                right = verdict.score == "assistant-directed" and outcome.kind == wanted
-                judged[index] = replace(outcome, marks={"correct": right}, note=str(verdict.score))
+            told = verdict.score is not None
+            label = str(verdict.score) if told else outcome.note
+            right = serves_assistant(label, outcome.kind, outcome.metadata["item"])
+            metadata = {**outcome.metadata, LABEL_BY: "judge" if told else "rule"}
+            judged[index] = replace(outcome, marks={"correct": right}, note=label, metadata=metadata)
         return judged
 
 

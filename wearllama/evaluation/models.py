@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
+from wearllama.evaluation.adaptations import AdaptedAdapter
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.cascade import AsrConfig, CascadeAdapter, open_recogniser
 from wearllama.evaluation.chat import ChatConfig, EndpointConfig, open_chat, split_model
@@ -13,7 +14,7 @@ from wearllama.evaluation.hf_audio import HfAudioAdapter
 from wearllama.evaluation.mono import AudioLimit, MonoAdapter
 
 KINDS = ("openai", "hf", "cascade")
-AudioModel: TypeAlias = CheckpointAdapter | MonoAdapter
+AudioModel: TypeAlias = CheckpointAdapter | MonoAdapter | AdaptedAdapter
 
 
 @dataclass(kw_only=True)

@@ -41,6 +41,11 @@ def _vgbench(results: Mapping[str, Any]) -> list[Table]:
     tools = sorted({tool for rates in by_tool.values() for tool in rates})
     rows = [(tool, *(cell(by_tool[c].get(tool)) for c in by_tool)) for tool in tools]
     tables.append(Table("Speaker-switch by tool (the model)", ("tool", *by_tool), rows))
+    by_voice = results["systems"][0].get("by_voice", {})
+    voices = sorted({voice for rates in by_voice.values() for voice in rates} - {"not recorded"})
+    rows = [(voice, *(cell(by_voice[c].get(voice)) for c in by_voice)) for voice in voices]
+    tables.append(Table("Speaker-switch by voice of the trigger (the model)", ("voice", *by_voice), rows))
+    tables.append(_factors(results))
     tables.append(breakdown(results, "self_talk_by_discourse", "Self-talk by discourse form"))
     tables.append(breakdown(results, "side_talk_by_order", "Side-talk by order"))
     tables.append(breakdown(results, "side_talk_by_target", "Side-talk by wanted action"))
@@ -48,6 +53,21 @@ def _vgbench(results: Mapping[str, Any]) -> list[Table]:
     rows = [(label(s), *(str(s["side_talk_labels"][kind]) for kind in labels)) for s in results["systems"]]
     tables.append(Table(f"Side-talk: whom the action serves (by {by})", ("system", *labels), rows))
     return [table for table in tables if table.rows]
+
+
+def _factors(results: Mapping[str, Any]) -> Table:
+    """Mute rates by source, distance and gap, beside the three that the paper's text prints."""
+    systems = [s for s in results["systems"] if s.get("mute_by_factor")]
+    names = list(systems[0]["mute_by_factor"]) if systems else []
+    rows = []
+    for name in names:
+        source, distance, gap = name.split("-")
+        paper = published.VGBENCH_FACTORS.get(name, ("-", "-"))
+        cells = (cell(s["mute_by_factor"].get(name)) for s in systems)
+        rows.append((source, distance, f"{gap} ms", "tool" if name.startswith("A-near") else "[Mute]", *cells, *paper))
+    header = ("source", "distance", "gap", "wanted", *map(label, systems), "VoxGate SFT" + MARK, "VoxGate GRPO" + MARK)
+    note = f"Mute rates. Published: {published.VGBENCH_SOURCE}."
+    return Table("Factorised controls", header, rows, note)
 
 
 def _common(results: Mapping[str, Any]) -> list[Table]:

@@ -25,9 +25,15 @@ from wearllama.evaluation.side_talk import LABELS, label_action
 
 SCENARIOS = ("side_talk", "self_talk", "speaker_switch")
 CONDITIONS = ("same_speaker", "switch", "text_only")
+FACTORISED = "factorised"
+"""Source x distance x gap on the same commands: a control, evaluated where it is asked for."""
+FACTORS = tuple(f"{source}-{distance}-{gap}" for source in "AB" for distance in ("near", "far") for gap in (0, 600))
+LABEL_BY = "label_by"
+"""Metadata of judged side-talk answers: ``judge``, or ``rule`` where the judge gave no label."""
 _REQUIRED = ("id", "scenario", "target_action", "segments", "split")
 _PARTS = {
     "side_talk": {"assistant", "person"}, "self_talk": {"monologue"}, "speaker_switch": {"context", "trigger"},
+    FACTORISED: {"context", "trigger"},
 }  # fmt: skip
 
 
@@ -39,6 +45,8 @@ class VGBenchConfig:
     """Scenarios to evaluate."""
     split: str | None = "eval"
     """Split to evaluate; null for the full corpus."""
+    protocol: str = "items"
+    """Whose split: ``items`` (the manifest's), or ``voices``, ``templates``, ``tools`` where rows have ``splits``."""
     audio_channels: int = 5
     """5: the array; 1: mono recordings."""
     prompts: PromptStyle = "full"
@@ -47,9 +55,10 @@ class VGBenchConfig:
     """YAML of replacement prompts; then rows' own messages are not used."""
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.scenarios) - set(SCENARIOS))
+        known = [*SCENARIOS, FACTORISED]
+        unknown = sorted(set(self.scenarios) - set(known))
         if unknown or not self.scenarios:
-            raise ValueError(f"scenarios {list(self.scenarios)}: unknown {unknown}, wanted some of {list(SCENARIOS)}")
+            raise ValueError(f"scenarios {list(self.scenarios)}: unknown {unknown}, wanted some of {known}")
         if self.audio_channels < 1:
             raise ValueError(f"audio_channels is {self.audio_channels}, wanted 1 (mono) or the array's number")
 
@@ -65,10 +74,10 @@ def load_vgbench(manifest: str | Path, config: VGBenchConfig) -> list[Example]:
     chosen = [
         (number, row)
         for number, row in rows
-        if row["scenario"] in config.scenarios and config.split in (None, row["split"])
+        if row["scenario"] in config.scenarios and config.split in (None, _split_of(row, config.protocol))
     ]
     if not chosen:
-        found = dict(Counter((row["scenario"], row["split"]) for _, row in rows))
+        found = dict(Counter((row["scenario"], _split_of(row, config.protocol)) for _, row in rows))
         raise ValueError(f"{path}: no row of {list(config.scenarios)} in split {config.split!r}; it has {found}")
     _check_pairs([row for _, row in chosen if row["scenario"] == "speaker_switch"], path)
     examples = []
@@ -80,6 +89,12 @@ def load_vgbench(manifest: str | Path, config: VGBenchConfig) -> list[Example]:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}, line {number} (id {row['id']!r}): {error}") from None
     return examples
+
+
+def _split_of(row: Mapping[str, Any], protocol: str) -> str | None:
+    if protocol == "items":
+        return str(row["split"])
+    return (row.get("splits") or {}).get(protocol)
 
 
 def _read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
@@ -109,13 +124,15 @@ def _check_row(row: Any) -> None:
     if missing:
         raise ValueError(f"missing {missing}; wanted {list(_REQUIRED)}")
     scenario = row["scenario"]
-    if scenario not in SCENARIOS:
-        raise ValueError(f"scenario is {scenario!r}, wanted one of {list(SCENARIOS)}")
+    if scenario not in _PARTS:
+        raise ValueError(f"scenario is {scenario!r}, wanted one of {list(_PARTS)}")
     parts = Counter(segment.get("part") for segment in row["segments"])
     if set(parts) != _PARTS[scenario] or (scenario == "side_talk" and max(parts.values()) > 1):
         raise ValueError(f"segments of {scenario} are {dict(parts)}, wanted {sorted(_PARTS[scenario])}")
     if scenario == "speaker_switch" and row.get("condition") not in CONDITIONS:
         raise ValueError(f"condition is {row.get('condition')!r}, wanted one of {list(CONDITIONS)}")
+    if scenario == FACTORISED and row.get("condition") not in FACTORS:
+        raise ValueError(f"condition is {row.get('condition')!r}, wanted one of {list(FACTORS)}")
     kind, name = row["target_action"].get("kind"), row["target_action"].get("name")
     wanted = _wanted_kinds(row)
     if kind not in wanted:
@@ -128,6 +145,8 @@ def _wanted_kinds(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["scenario"] == "side_talk":
         return ("tool", "answer")
     if row["scenario"] == "self_talk" or row["condition"] == "switch":
+        return ("mute",)
+    if row["scenario"] == FACTORISED and not str(row["condition"]).startswith("A-near"):
         return ("mute",)
     return ("tool",)
 
@@ -197,7 +216,7 @@ def _target(row: Mapping[str, Any]) -> str:
 
 
 def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> list[Outcome]:
-    """Marks ``correct``; side-talk notes its four-way label (by rule: no judge here)."""
+    """Marks ``correct``; side-talk notes its four-way label, by rule."""
     return [_score(e, as_action(p, "vgbench")) for e, p in zip(examples, predictions, strict=True)]
 
 
@@ -205,13 +224,18 @@ def _score(example: Example, action: Action) -> Outcome:
     item = example.metadata["item"]
     target, note = item["target_action"], action.reason
     if item["scenario"] == "side_talk":
-        label = label_action(action, item)
-        correct, note = label == "assistant-directed" and action.kind == target["kind"], label
+        note = label_action(action, item)
+        correct = serves_assistant(note, action.kind, item)
     elif target["kind"] == "tool":
         correct = action.kind == "tool" and [call.name for call in action.calls] == [target["name"]]
     else:
         correct = action.kind == target["kind"]
     return Outcome(example.id, example.task, action.kind, {"correct": correct}, note, example.metadata)
+
+
+def serves_assistant(label: str, kind: str, item: Mapping[str, Any]) -> bool:
+    """Whether a side-talk item is right: the wanted kind of action, for what was said to the assistant alone."""
+    return label == "assistant-directed" and kind == item["target_action"]["kind"]
 
 
 def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -235,10 +259,25 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "side_talk_by_order": _group(side, lambda item: item.get("order")),
         "side_talk_by_target": _group(side, lambda item: item["target_action"]["kind"]),
         "side_talk_labels": {label: sum(o.note == label for o in side) for label in LABELS},
-        "side_talk_labels_by": "rule",
-        "unscored": {"side_talk": n} if (n := sum(bool(o.unscored) for o in side)) else {},
+        "side_talk_labels_by": _labelled_by(side),
+        "by_voice": {c: _group(switch[c], _trigger_voice) for c in CONDITIONS},
+        "mute_by_factor": {
+            name: rate_of(o.kind == "mute" for o in members)
+            for name in FACTORS
+            if (members := _of(outcomes, f"{FACTORISED}/{name}"))
+        },
         "actions": {task: dict(Counter(o.kind for o in outcomes if o.task == task)) for task in tasks},
     }
+
+
+def _labelled_by(side: Sequence[Outcome]) -> str:
+    """Who gave the answers' labels, with counts where there was a judge: what it could not label fell to the rule."""
+    by = Counter(outcome.metadata[LABEL_BY] for outcome in side if LABEL_BY in outcome.metadata)
+    return f"judge: {by['judge']} of {by.total()} answers; rule: {by['rule']}" if by else "rule"
+
+
+def _trigger_voice(item: Mapping[str, Any]) -> str | None:
+    return next((segment.get("voice") for segment in item["segments"] if segment["part"] == "trigger"), None)
 
 
 def _of(outcomes: Sequence[Outcome], task: str) -> list[Outcome]:

@@ -253,6 +253,8 @@ class ConformerEncoder(nn.Module):
             if isinstance(module, FrameConv):
                 module.channels_last = config.fast
         self.look_ahead: int | None = None
+        self.draws_look_ahead = True
+        """False: training, too, has the chosen context (where outputs were sampled with it)."""
 
     def set_look_ahead(self, look_ahead: int | None) -> None:
         """Choose the context used from now on outside training (None: the first); ValueError for an untrained one."""
@@ -261,7 +263,7 @@ class ConformerEncoder(nn.Module):
 
     def draw_look_ahead(self) -> int | None:
         """A look-ahead for one batch of training; None for an encoder of whole clips."""
-        return draw_look_ahead(self.config.contexts)
+        return draw_look_ahead(self.config.contexts) if self.draws_look_ahead else self.look_ahead
 
     def forward(self, feats_BTF: Tensor, mel_lengths_B: Tensor, look_ahead: int | None = None) -> EncoderOutput:
         """Encode padded features.

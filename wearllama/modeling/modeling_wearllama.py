@@ -167,7 +167,8 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         projected_ASLE = self.projector(encoded_NLD.unflatten(0, (clips, channels)), mask_AL)
         return interleave_channels(projected_ASLE), self.projector.num_frames(lengths_A) * projected_ASLE.shape[1]
 
-    def _embed(self, input_ids: Tensor, input_features: Tensor | None, feature_lengths: Tensor | None) -> Tensor:
+    def embed_inputs(self, input_ids: Tensor, input_features: Tensor | None, feature_lengths: Tensor | None) -> Tensor:
+        """What the decoder gets (B, S, E): token embeddings, the placeholders' places filled with sound."""
         embeds_BSE = self.embed_tokens(input_ids)
         placeholder_BS = input_ids == self.config.audio_token_id
         if input_features is None:
@@ -234,7 +235,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         if inputs_embeds is None:
             if input_ids is None:
                 raise ValueError("forward needs input_ids or inputs_embeds")
-            inputs_embeds = self._embed(input_ids, input_features, feature_lengths)
+            inputs_embeds = self.embed_inputs(input_ids, input_features, feature_lengths)
         if labels is not None:
             use_cache = False
             attention_mask = _drop_right_padding_mask(attention_mask)

@@ -1,0 +1,102 @@
+"""Mix VoxGate's training rows: VGBench's training part with WearVox-style tool, abstention and answer rows.
+
+Run as: python tools/mix_voxgate.py                    (after tools/build_vgbench.py and tools/prepare_demo.py)
+        python tools/mix_voxgate.py mute_share=0.25    (ablation: SFT sees fewer muted triggers)
+
+Writes OUT/sft.jsonl, OUT/cue_balanced.jsonl, OUT/random_gaps.jsonl (same rows, only the heard sides of the pairs are
+replaced) and OUT/grpo.jsonl, all with paths relative to ROOT. Translation rows of the paper's mixture are missing:
+the demo's voices speak English.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wearllama.data.manifest import Example, read_manifest, write_manifest
+from wearllama_launch import existing_path, launch
+
+WEARVOX_TASKS = ("tool_call", "non-assistant-directed", "closed_book", "grounding")
+
+
+@dataclass(kw_only=True)
+class MixVoxGate:
+    """What is mixed."""
+
+    root: str = "data"
+    """Folder that the mixed rows' paths are relative to; both sources lie below it."""
+    vgbench: str = "data/vgbench"
+    protocol: str = "items"
+    """``items``, ``voices``, ``templates`` or ``tools``: which training part."""
+    wearvox: str = "data/demo/train.jsonl"
+    wearvox_rows: int = 2000
+    """At most so many of its rows, spread evenly."""
+    mute_share: float = 1.0
+    """Share of the muted sides that SFT sees."""
+    out: str = "data/voxgate"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mute_share <= 1 or self.wearvox_rows < 0:
+            raise ValueError(f"mute_share {self.mute_share} must lie in 0-1, wearvox_rows {self.wearvox_rows} above -1")
+
+
+@launch("mix_voxgate", MixVoxGate)
+def main(config: MixVoxGate) -> None:
+    root, folder, out = Path(config.root), existing_path(config.vgbench, "vgbench"), Path(config.out)
+    name = "train.jsonl" if config.protocol == "items" else f"train-{config.protocol}.jsonl"
+    gate = below(read_manifest(existing_path(folder / name, "protocol")), folder, root)
+    manifest = existing_path(config.wearvox, "wearvox")
+    others = below(spread(wearvox_rows(manifest), config.wearvox_rows), manifest.parent, root)
+    heard = [row for row in gate if "group" in row.metadata]
+    rest = [row for row in gate if "group" not in row.metadata]
+    sft = thin(heard, config.mute_share) + rest + others
+    counts = {"sft": write_manifest(out / "sft.jsonl", sft), "grpo": write_manifest(out / "grpo.jsonl", gate + others)}
+    for cue, title in (("balanced", "cue_balanced"), ("random_gaps", "random_gaps")):
+        kept = {row.metadata["group"] for row in heard}
+        changed = below(read_manifest(folder / f"cues-{cue}.jsonl"), folder, root)
+        changed = [row for row in changed if row.metadata["group"] in kept]
+        counts[title] = write_manifest(out / f"{title}.jsonl", changed + rest + others)
+    print(f"{out}: " + ", ".join(f"{name} {count} rows" for name, count in counts.items()))
+
+
+def wearvox_rows(manifest: Path) -> list[Example]:
+    """Rows of WearVox's tasks in WearVox's dialect."""
+    return [row for row in read_manifest(manifest) if row.task in WEARVOX_TASKS and row.dialect == "wearvox"]
+
+
+def spread(rows: Sequence[Example], most: int) -> list[Example]:
+    """At most ``most`` rows, evenly from the whole list."""
+    count = min(most, len(rows))
+    return [rows[at * len(rows) // count] for at in range(count)]
+
+
+def thin(rows: Sequence[Example], share: float) -> list[Example]:
+    """All tool sides, and ``share`` of the muted ones, evenly."""
+    muted = [row for row in rows if row.metadata["side"] == "switch"]
+    kept = {row.id for row in spread(muted, round(share * len(muted)))} if share else set()
+    return [row for row in rows if row.metadata["side"] != "switch" or row.id in kept]
+
+
+def below(rows: Sequence[Example], folder: Path, root: Path) -> list[Example]:
+    """The rows with paths relative to ``root``; ValueError where ``folder`` is not below it."""
+    prefix = folder.resolve().relative_to(root.resolve()).as_posix()
+    return [replace(row, audio=_prefixed(row.audio, prefix)) for row in rows]
+
+
+def _prefixed(audio: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
+    if audio is None:
+        return None
+    if "mixture" not in audio:
+        return {name: None if path is None else f"{prefix}/{path}" for name, path in audio.items()}
+    recipe = dict(audio["mixture"])
+    for part in ("segments", "sidetalk"):
+        recipe[part] = list(_with_prefix(recipe.get(part) or (), prefix))
+    return {"mixture": recipe}
+
+
+def _with_prefix(segments: Sequence[dict[str, Any]], prefix: str) -> Iterator[dict[str, Any]]:
+    return ({**segment, "file": f"{prefix}/{segment['file']}"} for segment in segments)
+
+
+if __name__ == "__main__":
+    main()
