@@ -206,7 +206,9 @@ def test_reply_so_far_and_times(streaming):
 
 
 def test_training_with_a_frozen_encoder_meets_every_look_ahead():
-    processor, model = build(encoder_config=STREAMING, freeze={"encoder": True})
+    processor, model = build(encoder_config=STREAMING)
+    model.config.freeze = {"encoder": True}  # of an encoder from scratch, which the factory would train
+    model.apply_freeze()
     audio = clip(1.9)
     batch = processor([HEARD], [audio], targets=["[Mute]"])
     model.train()

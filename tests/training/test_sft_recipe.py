@@ -1,5 +1,6 @@
 """recipes/sft.py: its configs, what it refuses, and when it has nothing to do."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -17,10 +18,21 @@ from wearllama_launch import LaunchError, compose_config
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")))
-def test_every_experiment_composes(recipe: ModuleType, name: str) -> None:
-    config, _ = compose_config("sft", recipe.SftCommand, [f"experiment={name}", "data.manifest=x"])
-    assert name in (config.model.name, f"{config.model.name}_text")
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+SIZES = ("tiny", "demo", "smollm2")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_composes(
+    recipe: ModuleType, load_script: Callable[[str, str], ModuleType], name: str
+) -> None:
+    if name.endswith("_grpo"):
+        command = load_script("recipes", "grpo").GrpoCommand
+        config, _ = compose_config("grpo", command, [f"experiment={name}", "data.manifest=x", "ckpt=x"])
+    else:
+        config, _ = compose_config("sft", recipe.SftCommand, [f"experiment={name}", "data.manifest=x"])
+        assert config.model.name in SIZES
+        assert name.startswith("voxgate") or name in (config.model.name, f"{config.model.name}_text")
     assert config.train.warmup_steps < config.train.steps
 
 

@@ -38,6 +38,8 @@ class GrpoTrainer(Trainer):
         self.policy, self.explorer, self.config = policy, explorer, config
         self.reference = ReferencePolicy(policy, config.reference) if config.beta else None
         self.settings = config.loss_settings()
+        self.start_step = 0
+        """Step that this launch begins after."""
         self._batch: Batch | None = None
         self._reused = 0
 
@@ -46,7 +48,7 @@ class GrpoTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader:
         """Numbers of steps: what a step explores is decided while it runs (:class:`Explorer`)."""
         steps: Any = self.train_dataset
-        return DataLoader(steps, batch_size=1, collate_fn=_as_step)
+        return DataLoader(steps, batch_size=1, sampler=range(self.start_step, len(steps)), collate_fn=_as_step)
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
@@ -245,6 +247,7 @@ def run_grpo(
     )
     checkpoint = resume_point(trainer, run_dir)
     if checkpoint is not None:
+        trainer.start_step = int(checkpoint.name.rpartition("-")[2])
         trainer.restore_place(checkpoint)
     output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped_by is None:
