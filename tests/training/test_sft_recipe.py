@@ -1,5 +1,10 @@
 """recipes/sft.py: its configs, what it refuses, and when it has nothing to do."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -105,3 +110,22 @@ def test_only_whole_checkpoints_are_resumed_from(tmp_path: Path) -> None:
     assert remove_incomplete_checkpoints(tmp_path) == [tmp_path / "checkpoint-12"]
     assert completed_facts(tmp_path / "checkpoint-12") is None
     assert last_complete_checkpoint(tmp_path / "nowhere") is None
+
+
+def test_sigterm_to_every_process_of_a_job_leaves_a_checkpoint(manifest: Path, tmp_path: Path) -> None:
+    """As schedulers send it before they take a machine away: workers get it too."""
+    run_dir = tmp_path / "run"
+    command = [
+        sys.executable, "recipes/sft.py", "experiment=tiny", f"data.manifest={manifest}", f"run_dir={run_dir}",
+        "train.steps=2000", "train.save_every=2000", "train.log_every=1", "train.workers=2", "train.use_cpu=true",
+    ]  # fmt: skip
+    settings = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (tmp_path / "log").open("wb") as log:
+        job = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=settings, start_new_session=True)
+    log_file, deadline = run_dir / "log.jsonl", time.monotonic() + 300
+    while job.poll() is None and not (log_file.is_file() and log_file.read_bytes().count(b"\n") > 2):
+        assert time.monotonic() < deadline, (tmp_path / "log").read_text()[-2000:]
+        time.sleep(0.05)
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.wait(timeout=120) == 128 + signal.SIGTERM, (tmp_path / "log").read_text()[-2000:]
+    assert last_complete_checkpoint(run_dir) is not None

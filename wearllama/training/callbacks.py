@@ -80,6 +80,10 @@ class ProgressBar(ProgressCallback):
 
 
 def quiet_worker_signals() -> None:
-    """For loader workers: the training process decides when to stop, so Ctrl-C passes them by."""
+    """For loader workers: the training process decides when to stop, and the loader ends them by an event of its own.
+
+    Ctrl-C reaches every process of a terminal, and schedulers send SIGTERM to every process of a job: a worker that
+    died of it would take the step with it that is still to be finished.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
