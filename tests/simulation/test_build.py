@@ -71,6 +71,12 @@ def test_a_killed_build_goes_on_and_two_workers_give_the_same_bits(tmp_path: Pat
     assert not (tmp_path / "bank" / "parts").exists()
 
 
+def test_four_workers_give_the_same_bits(tmp_path: Path, reference_bank: RirBank) -> None:
+    (tmp_path / "build.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, str(tmp_path / "build.py"), str(tmp_path / "bank"), "4"], check=True)
+    assert same(RirBank.open(tmp_path / "bank"), reference_bank)
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_workers_of_a_killed_build_end_and_what_they_wrote_is_whole(tmp_path: Path, reference_bank: RirBank) -> None:
     command = [sys.executable, str(tmp_path / "build.py"), str(tmp_path / "bank"), "2"]

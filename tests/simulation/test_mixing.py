@@ -126,9 +126,10 @@ class Mixtures(torch.utils.data.Dataset[torch.Tensor]):
         return mix(scene(duration_s=1.6, noise_type=None), self.bank, self.root, seed=100 + index).audio_MN
 
 
-def test_same_seed_same_samples_in_any_worker(small_bank: RirBank, voices_dir: Path) -> None:
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_same_seed_same_samples_in_any_worker(small_bank: RirBank, voices_dir: Path, num_workers: int) -> None:
     alone_first = [audio.clone() for audio in torch.utils.data.DataLoader(Mixtures(small_bank, voices_dir))]
-    workers = torch.utils.data.DataLoader(Mixtures(small_bank, voices_dir), num_workers=2)
+    workers = torch.utils.data.DataLoader(Mixtures(small_bank, voices_dir), num_workers=num_workers)
     for first, second in zip(alone_first, workers, strict=True):
         assert torch.equal(first, second)
     assert not torch.equal(alone_first[0], alone_first[1])
@@ -180,6 +181,22 @@ def test_noise_only_silence_and_single_samples(small_bank: RirBank, tmp_path: Pa
         one = mix(scene(segments=[Segment(file="one.wav", role="wearer")], sidetalk=[]), small_bank, tmp_path)
     for mixture in (silent, one):
         assert torch.isfinite(mixture.audio_MN).all()
+
+
+def test_a_minute_long_source_is_whole_and_at_the_asked_ratio(small_bank: RirBank, tmp_path: Path) -> None:
+    dry_N = np.random.default_rng(0).standard_normal(60 * 16_000) * 0.05
+    write_audio(tmp_path / "long.wav", torch.from_numpy(dry_N[None]).float())
+    words = [Segment(file="long.wav", role="wearer", rir=small_bank.select(role="wearer")[0])]
+    fixed = {"sidetalk": [], "segments": words, "device": IDEAL_DEVICE, "level_dbfs": -30.0}
+    quiet, noisy = (mix(scene(**fixed, snr_db=snr), small_bank, tmp_path) for snr in (None, 3.0))
+    signal_MN, noise_MN = quiet.audio_MN.double().numpy(), (noisy.audio_MN - quiet.audio_MN).double().numpy()
+    found = 10 * np.log10(np.mean(signal_MN[0, : len(dry_N)] ** 2) / np.mean(noise_MN[0, : len(dry_N)] ** 2))
+    assert found == pytest.approx(3.0, abs=0.1)
+    expected_N = scipy.signal.fftconvolve(dry_N, small_bank.rir(words[0].rir)[3].astype(float))
+    expected_N = expected_N[small_bank.pre_samples :][: signal_MN.shape[1]]
+    heard_N = signal_MN[3, : len(expected_N)]
+    scale = np.sum(expected_N * heard_N) / np.sum(expected_N**2)
+    assert np.abs(heard_N - scale * expected_N).max() < 2e-4 * np.abs(heard_N).max()
 
 
 def test_sidetalk_may_run_past_the_end_but_the_words_may_not(small_bank: RirBank, voices_dir: Path) -> None:
