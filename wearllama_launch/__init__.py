@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wearllama.atomic import write_text
-from wearllama_launch.compose import CONF_DIR, compose_config
+from wearllama_launch.compose import CONF_DIR, compose_config, compose_plain
 from wearllama_launch.paths import existing_path
 from wearllama_launch.run_folder import new_run_dir, rank, record_launch, world_size
 from wearllama_launch.schema import LaunchError, did_you_mean, nearest
@@ -67,10 +67,10 @@ def _run(main: Callable[[Any], Any], name: str, schema: type, argv: list[str], c
             raise LaunchError(f"unknown option {unknown[0]!r}; wanted key=value overrides, --help or --cfg")
         if "--help" in flags or "-h" in flags:
             print(_help(main, config_dir))
-        config, plain = compose_config(name, schema, overrides, config_dir)
         if flags:
-            print(_as_yaml(plain))
+            print(_as_yaml(compose_plain(name, schema, overrides, config_dir)))
             return 0
+        config, plain = compose_config(name, schema, overrides, config_dir)
         if hasattr(config, "run_dir"):
             run_dir = Path(config.run_dir) if config.run_dir else new_run_dir(Path("runs"), name)
             config.run_dir = plain["run_dir"] = str(run_dir)

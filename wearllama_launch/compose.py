@@ -29,13 +29,21 @@ def compose_config(
     every field can be overridden whether or not the YAML mentions it. Raises LaunchError (one line) for an unknown
     key, group or choice, a value of the wrong type and a required value that is missing.
     """
+    plain = compose_plain(name, schema, overrides, config_dir)
+    return build(schema, plain), plain
+
+
+def compose_plain(
+    name: str, schema: type, overrides: Sequence[str] = (), config_dir: Path = CONF_DIR
+) -> dict[str, Any]:
+    """The values of `compose_config` before they are checked; a required one that is not given is ``???``."""
     try:
         composed = _compose(name, schema, overrides, config_dir)
         plain = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise LaunchError(_explain(error, name, schema, overrides, config_dir)) from None
     assert isinstance(plain, dict)
-    return build(schema, plain), {str(key): value for key, value in plain.items()}
+    return {str(key): value for key, value in plain.items()}
 
 
 def _compose(name: str, schema: type, overrides: Sequence[str], config_dir: Path) -> Any:

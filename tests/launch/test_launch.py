@@ -147,6 +147,14 @@ def test_the_command_exits_with_2_without_a_traceback(tmp_path: Path) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("script", ["recipes/grpo.py", "eval/wearvox.py"])
+def test_help_needs_no_required_value(script: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, root / script, "--help"], capture_output=True, text=True, cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert "Run as:" in done.stdout and "ckpt: " in done.stdout
+
+
 def test_two_ranks_share_one_run_folder_that_records_the_launch(tmp_path: Path) -> None:
     script = _script(tmp_path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
