@@ -125,20 +125,26 @@ class PromptSet:
             ) from None
 
 
+def read_mapping(path: str | Path, *, what: str, entries: str) -> dict[str, Any]:
+    """The mapping that a YAML or JSON file holds; ValueError names the file, what it should be and what was found."""
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(f"no {what} at {file}")
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file}: no YAML: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{file}: wanted a mapping of {entries}, found {type(value).__name__}")
+    return value
+
+
 def load_prompts(path: str | Path | None = None, *, style: PromptStyle = "full") -> PromptSet:
     """The style's prompts, with those of a YAML or JSON file in their place."""
     if path is None:
         return PromptSet(style=style)
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"no prompts file at {file}")
-    try:
-        texts = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file}: no YAML: {error}") from None
-    if not isinstance(texts, dict):
-        raise ValueError(f"{file}: wanted a mapping of prompt to text, found {type(texts).__name__}")
-    return PromptSet(style=style, texts=texts, source=str(file))
+    texts = read_mapping(path, what="prompts file", entries="prompt to text")
+    return PromptSet(style=style, texts=texts, source=str(Path(path)))
 
 
 def build_messages(

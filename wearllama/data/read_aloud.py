@@ -6,14 +6,10 @@ agree. What stays written is what is said as it stands.
 
 import re
 
-_SMALL = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
-_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth",
-             "twelve": "twelfth"}  # fmt: skip
+from wearllama.data.number_words import cardinal, ordinal
+
+MOST_DIGITS = 15
+"""Of a number that has a name."""
 _MONEY = {"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny")}
 _UNITS = {
     "km/h": "kilometres per hour", "mph": "miles per hour", "km": "kilometres", "cm": "centimetres",
@@ -36,41 +32,18 @@ _SYMBOLS = {
 }
 
 
-def cardinal(number: int) -> str:
-    """``1203`` -> ``one thousand two hundred and three``; numbers of 10^15 and more digit by digit."""
-    if number < 0:
-        return f"minus {cardinal(-number)}"
-    if number < 20:
-        return _SMALL[number]
-    if number < 100:
-        tens, rest = divmod(number, 10)
-        return _TENS[tens] + (f"-{_SMALL[rest]}" if rest else "")
-    if number >= 10**15:
-        return digits(str(number))
-    for size, name in _SCALES:
-        if number >= size:
-            count, rest = divmod(number, size)
-            head = f"{cardinal(count)} {name}"
-            return head if not rest else f"{head} and {cardinal(rest)}" if rest < 100 else f"{head} {cardinal(rest)}"
-    raise AssertionError(number)
-
-
-def ordinal(number: int) -> str:
-    """``21`` -> ``twenty-first``."""
-    words = cardinal(number)
-    head, last = re.fullmatch(r"(.*?)(\w+)", words).groups()  # type: ignore[union-attr]
-    if last in _ORDINALS:
-        return head + _ORDINALS[last]
-    return head + (f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th")
-
-
 def digits(text: str) -> str:
     """Digit by digit."""
-    return " ".join(_SMALL[int(digit)] for digit in text)
+    return " ".join(cardinal(int(digit)) for digit in text)
+
+
+def amount(text: str) -> str:
+    """A whole number in words; digit by digit where it has more than 15 of them."""
+    return cardinal(int(text)) if len(text) <= MOST_DIGITS else digits(text)
 
 
 def year(number: int) -> str:
-    """``1984`` -> ``nineteen eighty-four``; ``2007`` -> ``two thousand and seven``."""
+    """``1984`` -> ``nineteen eighty-four``; ``2024`` -> ``twenty twenty-four``, where number_words says it in full."""
     century, rest = divmod(number, 100)
     if 2000 <= number < 2010 or number % 1000 == 0:
         return cardinal(number)
@@ -91,7 +64,7 @@ def read_aloud(text: str) -> str:
     units = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=True))
     text = re.sub(rf"(\d)\s?({units})(?![A-Za-z])", lambda m: f"{m[1]} {_UNITS[m[2]]}", text)
     text = re.sub(r"(\d)\s?%", r"\1 percent", text)
-    text = re.sub(r"\b(\d+)(st|nd|rd|th)\b", lambda m: ordinal(int(m[1])), text)
+    text = re.sub(r"\b(\d{1,15})(st|nd|rd|th)\b", lambda m: ordinal(int(m[1])), text)
     text = re.sub(r"\b1/2\b", "one half", text)
     text = re.sub(r"\b(\d+)\s?/\s?(\d+)\b", r"\1 over \2", text)
     text = re.sub(r"(?<![\w.,-])(1[1-9]\d\d|20\d\d)(?![\d,.]\d|\w)", lambda m: year(int(m[1])), text)
@@ -108,18 +81,18 @@ def _number(match: re.Match[str]) -> str:
     whole, _, fraction = text.rstrip(",").replace(",", "").partition(".")
     long = len(whole) > 6 and "," not in text.rstrip(",")  # a number that is no amount: telephone, account
     padded = len(whole) > 1 and whole.startswith("0")
-    words = digits(whole) if long or padded else cardinal(int(whole))
+    words = digits(whole) if long or padded else amount(whole)
     return words + (f" point {digits(fraction)}" if fraction else "") + tail
 
 
 def _money(match: re.Match[str]) -> str:
     unit, part = _MONEY[match[1]]
-    whole = int(match[2].replace(",", ""))
+    whole = match[2].replace(",", "").lstrip("0") or "0"
     if match[4]:
         fraction = f" point {digits(match[3])}" if match[3] else ""
-        return f"{cardinal(whole)}{fraction}{match[4]} {unit}s"
+        return f"{amount(whole)}{fraction}{match[4]} {unit}s"
     cents = int((match[3] or "0").ljust(2, "0"))
-    told = [f"{cardinal(whole)} {unit}{'' if whole == 1 else 's'}"] if whole or not cents else []
+    told = [f"{amount(whole)} {unit}{'' if whole == '1' else 's'}"] if whole != "0" or not cents else []
     if cents:
         plural = "pence" if part == "penny" else f"{part}s"
         told.append(f"{cardinal(cents)} {part if cents == 1 else plural}")

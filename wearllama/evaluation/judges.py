@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-import yaml
 from tqdm import tqdm
 
-from wearllama.data.prompts import content_hash
+from wearllama.data.prompts import content_hash, read_mapping
 from wearllama.evaluation.append_log import append_lines, read_lines
 from wearllama.evaluation.chat import ChatModel, Reply
 from wearllama.evaluation.endpoints import EndpointError
@@ -117,15 +116,7 @@ def load_role(name: Role, path: str | Path | None = None) -> JudgeRole:
 
 
 def _read_prompts(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ValueError(f"no judge prompts at {path}")
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: no YAML: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: wanted a mapping of roles")
-    return value
+    return read_mapping(path, what="judge prompts", entries="roles")
 
 
 # --- what judges say -------------------------------------------------------------------------------------------------

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from wearllama.data.prompts import Message, content_hash, messages_from_text_prompt
+from wearllama.data.prompts import Message, content_hash, messages_from_text_prompt, read_mapping
 from wearllama.data.tools import WEARVOX_TOOLS, tools_json
 
 PROMPTS: dict[str, str] = {
@@ -104,13 +102,5 @@ def load_wearvox_prompts(path: str | Path | None) -> WearVoxPrompts:
     """A user's prompts, or none."""
     if path is None:
         return WearVoxPrompts()
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"no prompts file at {file}")
-    try:
-        texts = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file}: no YAML: {error}") from None
-    if not isinstance(texts, dict):
-        raise ValueError(f"{file}: wanted a mapping of task to text, found {type(texts).__name__}")
-    return WearVoxPrompts(texts=texts, source=str(file))
+    texts = read_mapping(path, what="prompts file", entries="task to text")
+    return WearVoxPrompts(texts=texts, source=str(Path(path)))

@@ -79,11 +79,12 @@ class ProgressBar(ProgressCallback):
         pass
 
 
-def quiet_worker_signals() -> None:
-    """For loader workers: the training process decides when to stop, and the loader ends them by an event of its own.
+def init_worker(worker_id: int) -> None:
+    """Loader workers have one thread; the training process decides when to stop, and the loader ends them by an event.
 
     Ctrl-C reaches every process of a terminal, and schedulers send SIGTERM to every process of a job: a worker that
     died of it would take the step with it that is still to be finished.
     """
+    torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import Trainer, TrainingArguments
 
-from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, quiet_worker_signals
+from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, init_worker
 from wearllama.training.checkpoint import last_complete_checkpoint
 from wearllama.training.config import use_bf16
 from wearllama.training.meters import Reduce, Throughput
@@ -106,7 +106,7 @@ class PretrainingTrainer(Trainer):
             batch_sampler=BatchNumbers(len(self.train_dataset), self.args.process_index, self.args.world_size),
             collate_fn=only_item,
             num_workers=workers,
-            worker_init_fn=_init_worker if workers else None,
+            worker_init_fn=init_worker if workers else None,
             pin_memory=not self.args.use_cpu,
         )
 
@@ -204,11 +204,6 @@ def only_item(items: list[dict[str, Any]]) -> dict[str, Any]:
     """Collator of a loader whose items are whole batches already."""
     assert len(items) == 1
     return items[0]
-
-
-def _init_worker(worker_id: int) -> None:
-    torch.set_num_threads(1)
-    quiet_worker_signals()
 
 
 def _quick_attention(args: TrainingArguments) -> AbstractContextManager[None]:

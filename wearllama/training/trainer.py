@@ -11,7 +11,7 @@ from transformers import Trainer
 
 from wearllama.data.faults import Faults
 from wearllama.training.batches import FAULTS, IDS, ROWS, TASKS, take_extras
-from wearllama.training.callbacks import quiet_worker_signals
+from wearllama.training.callbacks import init_worker
 from wearllama.training.checkpoint import last_complete_checkpoint
 from wearllama.training.config import TrainConfig
 from wearllama.training.distill import TAUGHT, TEACHER, divergence, teacher_logits
@@ -75,7 +75,7 @@ class SftTrainer(Trainer):
         return {
             "num_workers": self.config.workers,
             "prefetch_factor": self.config.prefetch,
-            "worker_init_fn": _init_worker,
+            "worker_init_fn": init_worker,
         }
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
@@ -146,8 +146,3 @@ class SftTrainer(Trainer):
         if self.args.world_size == 1:
             return counts
         return self.accelerator.reduce(counts.to(self.args.device), "sum").cpu()
-
-
-def _init_worker(worker_id: int) -> None:
-    torch.set_num_threads(1)
-    quiet_worker_signals()
