@@ -64,7 +64,8 @@ def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
     name, weights = model.identity["model"], model.identity["weights"]
     if not isinstance(model, CheckpointAdapter):  # a server's address is no name for a folder
         name, weights = re.sub(r"[^\w.+-]+", "-", name), content_hash(model.identity)
-    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}"
+    array = f"-{model.array.name}" if isinstance(model, CheckpointAdapter) and model.array else ""
+    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}{array}"
 
 
 def run_benchmark(
