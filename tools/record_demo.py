@@ -71,7 +71,7 @@ def clips_of(scenes: list[Scene], speech: Path) -> list[str]:
     missing = [file for file in files if not (speech / file).is_file()]
     if missing:
         raise ValueError(
-            f"{len(missing)} of {len(files)} clips are not in {speech}, the first {missing[0]}: run tools/prepare_demo.py"
+            f"{len(missing)} of {len(files)} clips are not in {speech}, such as {missing[0]}: run tools/prepare_demo.py"
         )
     return files
 
