@@ -96,12 +96,12 @@ def run_benchmark(
             condition.check(channels)
     # All adapters first: what a condition lacks is told before hours are spent on another.
     systems = [
-        (condition, _under(heard, condition, command, root))
-        for heard in [_with_pair(model, pair) for pair in parse_pairs(command.pair)]
+        (asked.name if asked else OWN, condition, _under(_with_pair(model, asked), condition, command, root))
+        for asked in parse_pairs(command.pair)
         for condition in conditions
     ]
     pages, found = [], []
-    for condition, system in systems:
+    for asked, condition, system in systems:
         heard = examples if condition is None else under_condition(examples, condition)
         folder = condition_folder(pair_folder(base, _pair(system)), condition)
         adapted = system if command.adaptation is None else AdaptedAdapter(system, command.adaptation)
@@ -109,11 +109,12 @@ def run_benchmark(
         if run is not None:
             pages.append(run[0])
             title = CLEAN if condition is None else condition.name
-            pair = _pair(system)
-            found.append((title if command.pair == OWN else f"{pair.name if pair else OWN} {title}", run[1]))
+            found.append((title if command.pair == OWN else f"{asked} {title}", run[1]))
     if len(found) > 1:
-        table = conditions_table(name, found)
-        kind = "conditions" if command.pair == OWN else "pairs"
+        kind, title = ("conditions", "Under evaluation conditions")
+        if command.pair != OWN:
+            kind, title = "pairs", "Hearing other channels: (in the beam's place)-(in c_0's place), condition"
+        table = conditions_table(name, found, title)
         write_text(base / kind / f"{kind}.md", table.markdown())
         print(f"\n{table.text()}")
     return pages
