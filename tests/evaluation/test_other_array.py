@@ -13,7 +13,6 @@ from wearllama.data.manifest import Clip
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.commands import RunCommand, run_benchmark, run_folder
 from wearllama.evaluation.harness import HarnessConfig
-from wearllama.evaluation.models import ModelSettings
 from wearllama.evaluation.report import read_run
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
 
@@ -62,8 +61,6 @@ def test_a_run_on_seven_channels(ckpt: Path, wearvox_data: Path, tmp_path: Path)
     assert read_run(pages[0].parent)[0]["systems"][0]["identity"]["array"] == "aria7"
 
 
-def test_only_checkpoints_have_an_array() -> None:
-    with pytest.raises(ValueError, match="array=aria7: only a checkpoint"):
-        ModelSettings(model="cascade", array="aria7")
-    with pytest.raises(ValueError, match="nowhere"):
-        CheckpointAdapter.__init__(object.__new__(CheckpointAdapter), "nowhere", array="aria7")
+def test_an_unknown_array_is_refused(ckpt: Path) -> None:
+    with pytest.raises(ValueError, match="aria9"):
+        CheckpointAdapter(ckpt, array="aria9")

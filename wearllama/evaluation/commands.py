@@ -8,21 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from wearllama.atomic import write_text
+from wearllama.audio.array import load_array
 from wearllama.data.manifest import Example
 from wearllama.data.prompts import content_hash
 from wearllama.evaluation.adaptations import Adaptation, AdaptedAdapter
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
-from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
+from wearllama.evaluation.conditions import (
+    ConditionedAdapter,
+    ConditionSettings,
+    condition_folder,
+    mono_under,
+    under_condition,
+)
 from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
 from wearllama.evaluation.harness import Adapter, HarnessConfig
 from wearllama.evaluation.items import PAGE, write_items
 from wearllama.evaluation.judging import Judges, JudgesConfig
 from wearllama.evaluation.models import AudioModel, ModelSettings, open_model
+from wearllama.evaluation.mono import MonoAdapter
 from wearllama.evaluation.pairs import OWN, ChannelPair, parse_pairs
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table
 from wearllama.simulation.conditions import CLEAN, Condition, parse_conditions
+
+OWN_ARRAY = "glasses5"
+"""Array of WearVox's recordings, for models that have none."""
 
 
 @dataclass(kw_only=True)
@@ -135,9 +146,10 @@ def _pair(system: AudioModel) -> ChannelPair | None:
 def _under(model: AudioModel, condition: Condition | None, command: RunCommand, root: Path) -> AudioModel:
     if condition is None:
         return model
-    if not isinstance(model, CheckpointAdapter):
-        raise ValueError(f"condition {condition.name}: only checkpoints are run under conditions, not {command.model}")
-    return ConditionedAdapter(model, condition, command.conditions, root)
+    if isinstance(model, CheckpointAdapter):
+        return ConditionedAdapter(model, condition, command.conditions, root)
+    assert isinstance(model, MonoAdapter), "adaptations come around it later"
+    return mono_under(model, condition, command.conditions, root, load_array(command.array or OWN_ARRAY))
 
 
 def _run_one(

@@ -49,7 +49,7 @@ def demo_table(
             _verdict(reached, target.goal), cell(rates.get("majority class")), cell(rates.get("model, silence")),
             *_after(target, after_grpo),
         ))  # fmt: skip
-    header = ("measure", "target", "reached", "", "majority class", "silence")
+    header: tuple[str, ...] = ("measure", "target", "reached", "", "majority class", "silence")
     header += ("after GRPO",) if after_grpo is not None else ()
     return Table("Demo: held-out voices, rooms and wordings", header, rows, _NOTE)
 

@@ -34,7 +34,7 @@ class ModelSettings:
     llm: ChatConfig = field(default_factory=ChatConfig)
     """For ``cascade``: the text model; by default the packaged SmolLM2."""
     array: str | None = None
-    """Array of the recordings, where it is not the checkpoint's own: ``aria7``, or a YAML file."""
+    """Array of the recordings, where it is not the checkpoint's own (``glasses5`` for other models): ``aria7``, ..."""
     max_new_tokens: int = 96
     """Longest reply; part of a prediction's key."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -51,8 +51,6 @@ class ModelSettings:
             raise ValueError("wanted either ckpt=FOLDER or model=openai:NAME | hf:PATH_OR_ID | cascade")
         if self.model is not None:
             split_model(self.model, KINDS)
-            if self.array is not None:
-                raise ValueError(f"array={self.array}: only a checkpoint has an array, model={self.model} has none")
         if self.too_long not in ("auto", "error", "truncate"):
             raise ValueError(f"too_long is {self.too_long!r}, wanted auto, error or truncate")
 
