@@ -3,8 +3,7 @@
 import csv
 import json
 import math
-import os
-import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,10 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from transformers.utils.import_utils import is_serve_available
 
 sys.path.insert(0, str(Path(__file__).parent))
 from faulty_server import Answer, Script, Server, last_words  # type: ignore[import-not-found]
 
+from wearllama.data.assets import cache_root
 from wearllama.evaluation.agreement import agree, cohen_kappa, read_scores
 from wearllama.evaluation.chat import ChatConfig, EndpointConfig, open_chat
 from wearllama.evaluation.commands import RunCommand, run_benchmark
@@ -289,16 +290,32 @@ def make_wearvox_copy(wearvox_data: Path, tmp_path: Path) -> Path:
 # --- a real model behind a real server -------------------------------------------------------------------------------
 
 
-def start(port: int) -> subprocess.Popen[bytes]:
-    script = Path(__file__).with_name("chat_server.py")
-    process = subprocess.Popen([sys.executable, str(script), str(port)], stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdout.readline().startswith(b"ready")
-    return process
+SMOLLM2 = cache_root() / "smollm2"
+
+
+def start(kind: str, port: int) -> subprocess.Popen[bytes]:
+    """A server that listens; ``transformers`` is `transformers serve`, ``ours`` the few lines of chat_server.py."""
+    command = {
+        "ours": [str(Path(__file__).with_name("chat_server.py")), str(port)],
+        "transformers": ["-m", "transformers.cli.transformers", "serve", str(SMOLLM2), "--device", "cpu", "--host",
+                         "127.0.0.1", "--port", str(port)],
+    }[kind]  # fmt: skip
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(300):
+        assert process.poll() is None, f"the server ended with {process.returncode}"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.5)
+    raise AssertionError("the server does not listen")
 
 
 @pytest.mark.slow
-def test_smollm2_behind_a_server_killed_and_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["ours", "transformers"])
+def test_smollm2_behind_a_server_killed_and_started_again(tmp_path: Path, kind: str) -> None:
     """The packaged SmolLM2 as a text model and as a judge over HTTP; kill -9 in mid-run; the rest is asked, no more."""
+    if kind == "transformers" and not (is_serve_available() and (SMOLLM2 / "config.json").is_file()):
+        pytest.skip("`transformers serve` needs the extra `serve`, and SmolLM2 (tools/convert_smollm2.py)")
     from faulty_server import free_port  # type: ignore[import-not-found]
 
     port = free_port()
@@ -306,9 +323,10 @@ def test_smollm2_behind_a_server_killed_and_started_again(tmp_path: Path) -> Non
     items = [JudgeItem(f"i{n}", {"question": f"{n}?", "ground_truth": "a", "prediction": "b"}) for n in range(6)]
     role = load_role("side_talk")
     items = [JudgeItem(i.id, {"assistant": i.fields["question"], "person": "x", "prediction": "y"}) for i in items]
-    config = served(url, label="smollm2", concurrency=1, retries=0, timeout_s=120.0)
+    config = served(url, concurrency=1, retries=0, timeout_s=240.0)
+    config.model = f"openai:{SMOLLM2}" if kind == "transformers" else config.model
     config.max_new_tokens = 8
-    process = start(port)
+    process = start(kind, port)
     try:
         said = open_chat(config).complete([[{"role": "user", "content": "What is the capital of France?"}]])
         assert "Paris" in said[0].text and said[0].usage["prompt_tokens"] > 5
@@ -316,7 +334,7 @@ def test_smollm2_behind_a_server_killed_and_started_again(tmp_path: Path) -> Non
 
         def kill(index: int, reply: Any) -> None:
             if log.is_file() and len(log.read_text().splitlines()) == 2:
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()  # SIGKILL; nothing where it is dead already
                 process.wait()
 
         chat = open_chat(config)
@@ -325,7 +343,7 @@ def test_smollm2_behind_a_server_killed_and_started_again(tmp_path: Path) -> Non
         with pytest.raises(EndpointError, match="4 of 6 items were not judged"):
             Judge(role, chat, tmp_path).judge(items)
         time.sleep(0.2)
-        process = start(port)
+        process = start(kind, port)
         found = Judge(role, open_chat(config), tmp_path).judge(items)
         ids = [json.loads(line)["id"] for line in log.read_text().splitlines()]
         assert sorted(ids) == [item.id for item in items] == [v.id for v in found]
