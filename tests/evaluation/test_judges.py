@@ -218,7 +218,7 @@ def test_a_judged_run_from_model_to_pages(
     harness = HarnessConfig(progress=False, batch_size=3, ttft_items=1)
     examples = load_wearvox(make_wearvox_copy, WearVoxConfig())
     with Server(model) as server, Server(strict_judge) as court:
-        endpoint = EndpointConfig(label="here", **FAST)
+        endpoint = EndpointConfig(label="here", usd_per_million_input=2e4, **FAST)
         chat = served(court.url, label="court")
 
         def command(**changes: Any) -> RunCommand:
@@ -243,6 +243,8 @@ def test_a_judged_run_from_model_to_pages(
         and results["judges"]["qa"]["prompt"] == load_role("qa").prompt_hash
     )
     assert first["usage"]["prompt_tokens"] == 10 * len(examples)
+    assert first["usage"]["usd"] == pytest.approx(0.2 * len(examples)) and results["judges"]["qa"]["usd"] == 0.0
+    assert f"| {0.2 * len(examples):.4f} |" in (page.parent / "report.md").read_text()
     for name in ("report.html", "report.md", PAGE):
         text = (page.parent / name).read_text()
         assert "(published)" in text or name == PAGE

@@ -20,6 +20,7 @@ from wearllama.data.assets import fetch
 from wearllama.evaluation.adapters import weights_hash
 from wearllama.evaluation.chat import ChatModel, split_model
 from wearllama.evaluation.endpoint_adapter import output_of
+from wearllama.evaluation.endpoints import EndpointChat
 from wearllama.evaluation.mono import AudioLimit, Heard, MonoAdapter, read_instead
 from wearllama.evaluation.output import Output
 
@@ -125,6 +126,7 @@ class CascadeAdapter(MonoAdapter):
         name = f"{recogniser.identity.split(' ')[0]} + {chat.identity['model']}"
         identity = {"model": name, "weights": chat.identity["weights"], "asr": recogniser.identity}
         super().__init__(identity, chat.generation, limit=AudioLimit())
+        self.prices = chat.client.config if isinstance(chat, EndpointChat) else None
 
     def answer(self, items: Sequence[Heard]) -> list[Output]:
         read = [self._read(item) for item in items]

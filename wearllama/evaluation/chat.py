@@ -99,6 +99,11 @@ class EndpointConfig:
         if self.budget_usd is not None and not (self.usd_per_million_input or self.usd_per_million_output):
             raise ValueError("budget_usd needs usd_per_million_input and usd_per_million_output")
 
+    def usd(self, tokens: Mapping[str, float]) -> float:
+        """What ``prompt_tokens`` and ``completion_tokens`` cost by the configured prices."""
+        prompt, completion = tokens.get("prompt_tokens", 0), tokens.get("completion_tokens", 0)
+        return (prompt * self.usd_per_million_input + completion * self.usd_per_million_output) / 1e6
+
 
 @dataclass(kw_only=True)
 class ChatConfig:

@@ -22,6 +22,7 @@ class EndpointAdapter(MonoAdapter):
     def __init__(self, name: str, config: EndpointConfig, *, max_new_tokens: int, limit: AudioLimit) -> None:
         self.chat = EndpointChat(name, config, max_new_tokens=max_new_tokens)
         super().__init__(self.chat.identity, self.chat.generation, limit=limit)
+        self.prices = config
 
     def answer(self, items: Sequence[Heard]) -> list[Output]:
         replies = self.chat.client.ask_all([lambda item=item: self._body(item) for item in items])  # type: ignore[misc]

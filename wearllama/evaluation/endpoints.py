@@ -60,11 +60,8 @@ class EndpointClient:
 
     @property
     def usd(self) -> float:
-        """Money spent by this launch, by the configured prices."""
-        return (
-            self.spent["prompt_tokens"] * self.config.usd_per_million_input
-            + self.spent["completion_tokens"] * self.config.usd_per_million_output
-        ) / 1e6
+        """Money spent by this launch."""
+        return self.config.usd(self.spent)
 
     def ask_all(self, bodies: Sequence[Callable[[], dict[str, Any]]], on_reply: OnReply | None = None) -> list[Reply]:
         """One reply a body, in order; bodies are made when their turn comes, so that recordings are not all in memory.

@@ -16,6 +16,7 @@ from wearllama.data.manifest import Example, Renderer
 from wearllama.data.prompts import content_hash
 from wearllama.evaluation import vgbench, wearvox_scores
 from wearllama.evaluation.adapters import MajorityAdapter
+from wearllama.evaluation.chat import EndpointConfig
 from wearllama.evaluation.harness import Adapter, HarnessConfig, run
 from wearllama.evaluation.intervals import Mean, Rate, mcnemar
 from wearllama.evaluation.judging import Judges
@@ -52,6 +53,7 @@ class System:
     outcomes: list[Outcome]
     predictions: list[Prediction]
     ttft_ms: dict[str, dict[str, float]] = field(default_factory=dict)
+    usage: dict[str, float] = field(default_factory=dict)
 
     @property
     def correct(self) -> dict[str, bool]:
@@ -90,14 +92,16 @@ def evaluate(
         systems.append(System(
             label=label, identity=dict(adapter.identity), generation=dict(adapter.generation), outcomes=outcomes,
             predictions=predictions, summary=benchmark.summarise(outcomes), ttft_ms=_latencies(predictions),
+            usage=_usage(predictions, getattr(adapter, "prices", None)),
         ))  # fmt: skip
     return systems
 
 
-def _usage(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Tokens that the logged outputs cost, whichever launch paid for them."""
+def _usage(predictions: Sequence[Prediction], prices: EndpointConfig | None) -> dict[str, float]:
+    """Tokens that the logged outputs cost, and money where prices are known, whichever launch paid for them."""
     names = ("prompt_tokens", "completion_tokens", "attempts")
-    return {name: sum(int(p.extra.get(name, 0)) for p in predictions) for name in names}
+    tokens: dict[str, float] = {name: sum(int(p.extra.get(name, 0)) for p in predictions) for name in names}
+    return tokens if prices is None else {**tokens, "usd": prices.usd(tokens)}
 
 
 def _latencies(predictions: Sequence[Prediction]) -> dict[str, dict[str, float]]:
@@ -138,7 +142,7 @@ def results(
                 "generation": system.generation,
                 "errors": sum(bool(prediction.error) for prediction in system.predictions),
                 "ttft_ms": system.ttft_ms,
-                "usage": _usage(system.predictions),
+                "usage": system.usage,
                 **jsonable(system.summary),
             }
             for system in systems

@@ -82,6 +82,8 @@ class Judges:
             used["unscored"] += verdict.score is None
             for name in ("prompt_tokens", "completion_tokens"):
                 used[name] += verdict.usage.get(name, 0)
+        asked: ChatConfig = getattr(self.config, role)
+        used["usd"] = asked.endpoint.usd(used)
         return verdicts
 
     def _answers(

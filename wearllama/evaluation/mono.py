@@ -12,6 +12,7 @@ from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.manifest import Clip, Example
 from wearllama.data.prompts import Message
 from wearllama.evaluation.adapters import Input
+from wearllama.evaluation.chat import EndpointConfig
 from wearllama.evaluation.output import Output
 
 
@@ -42,6 +43,8 @@ class AudioLimit:
 class MonoAdapter:
     """A model of one channel behind the harness' interface; subclasses answer and time."""
 
+    prices: EndpointConfig | None = None
+    """Of the server that answers."""
     alter: Callable[[Example, Clip], Clip] | None = None
     """What becomes of a recording before the model hears it."""
 

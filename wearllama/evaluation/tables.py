@@ -106,14 +106,18 @@ def _common(results: Mapping[str, Any]) -> list[Table]:
 def _spent(results: Mapping[str, Any]) -> Table:
     """Tokens of models and judges, where they tell."""
     rows = [
-        (label(s), str(u["prompt_tokens"]), str(u["completion_tokens"]), f"{u['usd']:.4f}" if u.get("usd") else "-")
+        (label(s), str(u["prompt_tokens"]), str(u["completion_tokens"]), _money(u))
         for s in results["systems"]
         if (u := s.get("usage") or {}).get("prompt_tokens")
     ]
     for role, used in (results.get("judges") or {}).items():
         name = f"judge {role} ({used['model']['model']}, prompt {used['prompt']})"
-        rows.append((name, str(used["prompt_tokens"]), str(used["completion_tokens"]), "-"))
+        rows.append((name, str(used["prompt_tokens"]), str(used["completion_tokens"]), _money(used)))
     return Table("Tokens", ("who", "prompt", "completion", "USD"), rows, "As the models count them; all launches.")
+
+
+def _money(used: Mapping[str, Any]) -> str:
+    return f"{used['usd']:.4f}" if used.get("usd") else "-"
 
 
 def _unscored(results: Mapping[str, Any]) -> Table:
