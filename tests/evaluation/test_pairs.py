@@ -12,8 +12,10 @@ from wearllama.data.manifest import Clip
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.commands import RunCommand, run_benchmark, run_folder
 from wearllama.evaluation.harness import HarnessConfig
+from wearllama.evaluation.merged import merge_runs
 from wearllama.evaluation.pairs import ChannelPair, parse_pairs
 from wearllama.evaluation.report import read_run
+from wearllama.evaluation.tables import tables_of
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
 
 
@@ -69,6 +71,12 @@ def test_table_of_pairs(ckpt: Path, wearvox_data: Path, tmp_path: Path) -> None:
     results, _ = read_run(folder / "pairs" / "c_0-c_1")
     assert results["systems"][0]["identity"]["pair"] == "c_0-c_1"
     table = (folder / "pairs" / "pairs.md").read_text()
+    merged = merge_runs([page.parent for page in pages])
+    assert [system["label"] for system in merged["systems"]] == ["model", "model c_x-c_1", "model c_0-c_1"]
+    assert [row[0] for row in tables_of(merged)[0].rows[:3]] == [f"ckpt0/tiny{n}" for n in ("", " c_x-c_1", " c_0-c_1")]
+    other = run_benchmark("wearvox", replace(command, pair="own"), examples[:2], root=wearvox_data, channels=5)
+    with pytest.raises(ValueError, match=r"cannot stand beside .*items 2, wanted 9"):
+        merge_runs([folder / "pairs" / "c_0-c_1", other[0].parent])
     assert "other channels" in table and [name for name in names if f"| {name} clean |" in table] == list(names)
 
 
