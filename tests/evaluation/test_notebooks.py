@@ -1,4 +1,4 @@
-"""The ablation notebooks run top to bottom in their fast mode and show plots and players; none is stored with output."""
+"""The ablation notebooks run top to bottom in their fast mode and show plots and players; stored without outputs."""
 
 import os
 from pathlib import Path

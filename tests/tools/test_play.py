@@ -1,7 +1,7 @@
 """tools/play.py: controls become scenes, scenes become sound and actions, and the page does so in a browser.
 
-The checkpoint is a tiny real one that these tests teach two scenes: whoever speaks half a metre away gets a tool call,
-whoever is three metres away is muted.
+The checkpoint is a tiny decoder behind the packaged encoder that these tests teach two scenes: who speaks a foot away gets
+a tool call, who is three metres away is muted.
 """
 
 import json
@@ -26,8 +26,8 @@ from wearllama.simulation.placed import render_placed
 ROOT = Path(__file__).resolve().parents[2]
 CLIPS = ROOT / "tests/fixtures/speech"
 WORDS = "How is Apple stock doing?"
-CALL = '<|TOOL|>[{"name": "stock", "parameters": {"search_query": "stock apple"}}]</|TOOL|>'
-NEAR_M, FAR_M = 0.5, 2.0
+CALL = '<|TOOL|>[{"name": "stock", "parameters": {}}]</|TOOL|>'
+NEAR_M, FAR_M = 0.3, 3.5
 
 
 class Playground(NamedTuple):
@@ -53,7 +53,9 @@ def controls(play: Playground, distance_m: float, **changes: Any) -> Any:
 def ckpt(play: Playground, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained until the loss of both scenes is small."""
     folder = tmp_path_factory.mktemp("play") / "near-or-far"
-    config = ModelConfig(**yaml.safe_load((ROOT / "conf/model/tiny.yaml").read_text()))
+    fields = yaml.safe_load((ROOT / "conf/model/tiny.yaml").read_text())
+    changes = {"encoder": "packaged", "encoder_config": {}, "freeze": {"encoder": True}}
+    config = ModelConfig(**{**fields, **changes})
     torch.manual_seed(0)
     processor = build_processor(config)
     model = build_model(config, processor)
@@ -64,13 +66,13 @@ def ckpt(play: Playground, tmp_path_factory: pytest.TempPathFactory) -> Path:
     batches = [
         processor([messages], [clip], targets=[said]) for clip, said in zip(audio, (CALL, "[Mute]"), strict=True)
     ]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(200):
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-3)
+    for _ in range(100):
         losses = [model(**batch).loss for batch in batches]  # apart, or the call's many tokens drown [Mute]
         optimizer.zero_grad()
         sum(losses).backward()
         optimizer.step()
-        if max(losses) < 0.02:
+        if max(losses) < 0.05:
             break
     model.eval().save_pretrained(folder)
     processor.save_pretrained(folder)
@@ -86,7 +88,7 @@ def test_moving_the_bystander_changes_the_action(play: Playground, ckpt: Path) -
         heard[metres] = listener.hear(mixture, "wearvox", 0.4)
     assert heard[NEAR_M].action == "tool call: stock" and heard[NEAR_M].said == CALL
     assert heard[FAR_M].action == "[Mute]"
-    assert heard[NEAR_M].p_mute < 0.1 < 0.9 < heard[FAR_M].p_mute
+    assert heard[NEAR_M].p_mute < 0.2 < 0.8 < heard[FAR_M].p_mute
     seconds = [point.seconds for point in heard[FAR_M].curve]
     assert seconds == sorted(seconds) and seconds[-1] == pytest.approx(mixture.audio_MN.shape[1] / 16_000)
     sound = listener.sound(mixture)
@@ -184,7 +186,7 @@ def test_the_page_in_a_browser(url: str) -> None:
         assert page.locator("#said0 textarea").input_value() == CALL
         box = page.locator("#map img").bounding_box()
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * (1 - FAR_M / 4.0) / 2)
-        page.wait_for_function("+document.querySelector('#bystander_distance input[type=number]').value > 1.5")
+        page.wait_for_function("+document.querySelector('#bystander_distance input[type=number]').value > 2")
         metres = float(page.locator("#bystander_distance input[type=number]").input_value())
         assert metres == pytest.approx(FAR_M, abs=0.1)
         before = page.locator("#action0 textarea").input_value()
