@@ -1,7 +1,7 @@
 """tools/play.py: controls become scenes, scenes become sound and actions, and the page does so in a browser.
 
-The checkpoint is a tiny decoder behind the packaged encoder that these tests teach two scenes: who speaks a foot away gets
-a tool call, who is three metres away is muted.
+The checkpoint is a tiny decoder behind the packaged encoder that these tests teach two scenes: who speaks a foot away
+gets a tool call, who is three metres away is muted.
 """
 
 import json

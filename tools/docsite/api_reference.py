@@ -18,8 +18,8 @@ def api_pages(root: Path) -> Iterator[tuple[str, str]]:
     listed = "\n".join(f"- [`wearllama.{name}`](api/{name}.md): {text}" for name, text in PACKAGES.items())
     yield (
         "reference/api.md",
-        f"# API\n\nFrom the docstrings. Shapes stand in names: `audio_MN` is (microphones, samples); each module's docstring "
-        f"has the legend.\n\n{listed}\n",
+        "# API\n\nFrom the docstrings. Shapes stand in names: `audio_MN` is (microphones, samples); each module's "
+        f"docstring has the legend.\n\n{listed}\n",
     )
     for name, text in PACKAGES.items():
         lines = [f"# wearllama.{name}\n", f"{text}\n"]

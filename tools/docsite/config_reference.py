@@ -12,10 +12,10 @@ from docsite.commands import Command, commands
 
 INTRO = """# Configuration
 
-Every script is a command with a configuration: `conf/NAME.yaml` over the defaults of the dataclass below, changed on the
-command line by `key=value` ([Hydra](https://hydra.cc)'s syntax: `a.b=1`, `list=[1,2]`, `group=choice`). `--help` prints
-the script's own words and all its values, `--cfg` the values alone; an unknown key is an error that names the nearest
-right one. This page is generated from the code.
+Every script is a command with a configuration: `conf/NAME.yaml` over the defaults of the dataclass below, changed on
+the command line by `key=value` ([Hydra](https://hydra.cc)'s syntax: `a.b=1`, `list=[1,2]`, `group=choice`). `--help`
+prints the script's own words and all its values, `--cfg` the values alone; an unknown key is an error that names the
+nearest right one. This page is generated from the code.
 """
 
 

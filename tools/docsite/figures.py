@@ -174,8 +174,8 @@ def timebase() -> Figure:
             if width > 0.02:
                 label = ("c_0", "c_x")[number % 2] if len(colours) == 2 else str(number)
                 axes.text((number + 0.5) * width, y + 0.35, label, ha="center", va="center", color="white", fontsize=8)
-    axes.text(0.2, 0.2, f"{samples} samples, {samples / SAMPLE_RATE:g} s a channel: {rows[2][2]} positions, 25 a second",
-              ha="center", fontsize=8.5)  # fmt: skip
+    told = f"{samples} samples, {samples / SAMPLE_RATE:g} s a channel: {rows[2][2]} positions, 25 a second"
+    axes.text(0.2, 0.2, told, ha="center", fontsize=8.5)
     return figure
 
 

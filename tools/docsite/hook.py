@@ -8,11 +8,11 @@ ROOT = Path(__file__).resolve().parents[2]
 for folder in (ROOT, ROOT / "tools"):
     sys.path.insert(0, str(folder))
 
-from docsite.api_reference import api_pages
-from docsite.config_reference import reference_page
-from docsite.figures import figures
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from docsite.api_reference import api_pages  # noqa: E402
+from docsite.config_reference import reference_page  # noqa: E402
+from docsite.figures import figures  # noqa: E402
+from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
+from mkdocs.structure.files import File, Files  # noqa: E402
 
 
 def on_files(files: Files, config: MkDocsConfig, **kwargs: Any) -> Files:
