@@ -1,19 +1,19 @@
 """The evaluation's pages in a real browser: filters filter, players play, and what a model says stays text."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.browser import needs_chromium, open_page
 from wearllama.audio.io import write_audio
 from wearllama.evaluation.items import render_items
 from wearllama.evaluation.report import Section, render_html
 from wearllama.evaluation.table import Table
 
-pytestmark = needs_chromium
 HOSTILE = "</script><script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"
+OpenPage = Callable[..., Any]
 TASKS = ("tool_call", "closed_book")
 
 
@@ -46,7 +46,7 @@ def shown(page: Any) -> list[str]:
     return page.locator("#items .item b").all_inner_texts()
 
 
-def test_filters_pages_and_search(site: Path) -> None:
+def test_filters_pages_and_search(site: Path, open_page: OpenPage) -> None:
     with open_page() as page:
         page.goto(site.as_uri())
         assert page.locator("#count").inner_text() == "60 of 60 items, from 1"
@@ -63,7 +63,7 @@ def test_filters_pages_and_search(site: Path) -> None:
         assert page.locator("#count").inner_text() == "0 of 60 items, from 0" and shown(page) == []
 
 
-def test_what_a_model_says_stays_text(site: Path) -> None:
+def test_what_a_model_says_stays_text(site: Path, open_page: OpenPage) -> None:
     with open_page() as page:
         page.goto(site.as_uri())
         item = page.locator("#items .item").nth(1)
@@ -75,7 +75,7 @@ def test_what_a_model_says_stays_text(site: Path) -> None:
         assert page.locator("body > script").count() == 2
 
 
-def test_players_load_what_lies_beside_the_page(site: Path) -> None:
+def test_players_load_what_lies_beside_the_page(site: Path, open_page: OpenPage) -> None:
     with open_page() as page:
         page.goto(site.as_uri())
         players = page.locator("#items audio")
@@ -85,7 +85,7 @@ def test_players_load_what_lies_beside_the_page(site: Path) -> None:
         assert players.nth(1).evaluate(LOAD) == "error"
 
 
-def test_the_reports_own_players_and_words(tmp_path: Path) -> None:
+def test_the_reports_own_players_and_words(tmp_path: Path, open_page: OpenPage) -> None:
     from wearllama.evaluation.clips import _data_uri
 
     sound = _data_uri(0.2 * torch.sin(torch.arange(8000) * 0.1))

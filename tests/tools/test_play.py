@@ -15,7 +15,6 @@ import pytest
 import torch
 import yaml
 
-from tests.browser import needs_chromium, open_page
 from wearllama.audio.io import write_audio
 from wearllama.data.prompts import build_messages, load_prompts
 from wearllama.data.tools import WEARVOX_TOOLS
@@ -166,14 +165,12 @@ def url(load_script: Callable[[str, str], ModuleType], ckpt: Path, play: Playgro
     page.close()
 
 
-@needs_chromium
-def test_the_page_in_a_browser(url: str) -> None:
+def test_the_page_in_a_browser(open_page: Callable[..., Any], url: str) -> None:
     """Load, let the bystander speak nearby, play; move him away by a click on the map, play: the action changes."""
     with open_page(viewport={"width": 1500, "height": 1800}) as page:
         requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url))
         page.goto(url)
-        page.set_default_timeout(60_000)
         page.locator("#map img").wait_for()
         choose(page, "#wearer_clip", "(silent)")
         choose(page, "#bystander_clip", WORDS)

@@ -63,7 +63,8 @@ def table(schema: type) -> str:
     for item in fields_of(schema):
         kind = f"[{item.kind}](#{class_anchor(item.nested)})" if item.nested else f"`{item.kind}`"
         default = "" if item.nested else ("**required**" if item.default == "" else f"`{item.default}`")
-        rows.append(f"| `{item.name}` | {kind} | {default} | {item.text} |")
+        text = item.text or (summary(item.nested) if item.nested else "")
+        rows.append(f"| `{item.name}` | {kind} | {default} | {text} |")
     return "\n".join(rows)
 
 

@@ -169,7 +169,7 @@ class Page:
         """The map."""
         return _told(lambda: draw_map(self.controls(*values)[0]))
 
-    def move(self, mover: str, *values: Any, event: gr.SelectData) -> list[Any]:
+    def move(self, mover: str, event: gr.SelectData, *values: Any) -> list[Any]:
         """Slider values after a click on the map: the chosen one stands there."""
         view: MapView = view_of(self.controls(*values)[0])
         place = polar_of(*view.to_metres(*event.index))
