@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo voxgate setup test test-slow lint clean
+.PHONY: demo voxgate setup test test-slow lint docs docs-serve clean
 .DEFAULT_GOAL := demo
 
 demo: setup
@@ -35,6 +35,13 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, strictly: a warning is an error. build/site/index.html; docs-serve shows it while it is written.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
+
+docs-serve: setup
+	OMP_NUM_THREADS=1 $(BIN)/mkdocs serve
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

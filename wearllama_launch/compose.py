@@ -14,9 +14,9 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from wearllama.paths import CONF_DIR
 from wearllama_launch.schema import LaunchError, build, defaults_of, did_you_mean
 
-CONF_DIR = Path(__file__).resolve().parents[1] / "conf"
 SchemaT = TypeVar("SchemaT")
 
 
@@ -48,6 +48,10 @@ def compose_plain(
 
 def _compose(name: str, schema: type, overrides: Sequence[str], config_dir: Path) -> Any:
     if not (config_dir / f"{name}.yaml").is_file():
+        if not config_dir.is_dir():
+            raise LaunchError(
+                f"no configuration at {config_dir}: run from a clone, or install a wheel that `pip wheel .` built there"
+            )
         known = [path.stem for path in config_dir.glob("*.yaml")]
         raise LaunchError(f"no config {name!r} in {config_dir}{did_you_mean(name, known)}")
     ConfigStore.instance().store(name="schema", node=defaults_of(schema))

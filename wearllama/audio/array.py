@@ -7,7 +7,9 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-ARRAY_DIR = Path(__file__).resolve().parents[2] / "conf" / "array"
+from wearllama.paths import CONF_DIR
+
+ARRAY_DIR = CONF_DIR / "array"
 
 
 @dataclass(frozen=True, kw_only=True)

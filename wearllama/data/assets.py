@@ -23,16 +23,17 @@ import yaml
 
 from wearllama.atomic import write_text
 from wearllama.data.packages import AssetError, AssetUnavailable, download_package, sha256_file, unpack
+from wearllama.paths import CACHE_DIR, CONF_DIR
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
-REGISTRY = REPO_ROOT / "conf" / "assets.yaml"
+REGISTRY = CONF_DIR / "assets.yaml"
 _STAMP = ".wearllama-asset.json"
 Progress = Callable[[str], None]
 
 
 def cache_root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The cache directory: the argument, else ``$WEARLLAMA_CACHE``, else ``cache/`` in the repository root."""
-    return Path(cache_dir or os.environ.get("WEARLLAMA_CACHE") or REPO_ROOT / "cache")
+    """The cache directory: the argument, else ``$WEARLLAMA_CACHE``, else ``cache/`` in the clone (or the user's)."""
+    return Path(cache_dir or os.environ.get("WEARLLAMA_CACHE") or CACHE_DIR)
 
 
 def load_registry(path: str | os.PathLike[str] = REGISTRY) -> dict[str, dict[str, Any]]:

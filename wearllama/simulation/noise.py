@@ -60,7 +60,7 @@ class NoiseBank:
         Raises:
             ValueError: a folder does not exist, or a type is unknown.
         """
-        self.drawn = [_known(name) for name in drawn]
+        self.drawn = [known_type(name) for name in drawn]
         if not self.drawn:
             raise ValueError("noise: no type to draw from")
         self.files: dict[str, list[Path]] = {name: [] for name in KINDS}
@@ -81,7 +81,7 @@ class NoiseBank:
 
     def draw(self, name: str, num_samples: int, rng: np.random.Generator) -> NoiseDraw:
         """``num_samples`` of a noise type from a random place of a random file or variant, or of random speakers."""
-        kind = KINDS[_known(name)]
+        kind = KINDS[known_type(name)]
         choice, place = rng.integers(2**31), rng.uniform()
         files = self.files[name]
         if not files and kind.speech and self.speakers:
@@ -146,7 +146,8 @@ def _read_loop(path: str) -> Signal:
     return unit_rms(audio_CN[0, : MAX_FILE_SECONDS * SAMPLE_RATE])
 
 
-def _known(name: str) -> str:
+def known_type(name: str) -> str:
+    """The name itself; ValueError where it is no noise type."""
     if name not in KINDS:
         raise ValueError(f"noise type {name!r} is unknown, wanted one of {list(KINDS)}")
     return name

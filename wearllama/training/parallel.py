@@ -6,17 +6,17 @@ ddp: every rank holds all weights. fsdp2: weights, gradients and optimiser are c
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainingArguments
 
+from wearllama.paths import CONF_DIR
 from wearllama.training.deepspeed_cpu import require_deepspeed, stay_on_cpu
 
 if TYPE_CHECKING:
     from wearllama.training.config import TrainConfig
 
-ZERO_JSON = Path(__file__).resolve().parents[2] / "conf" / "train"
+ZERO_JSON = CONF_DIR / "train"
 WRAPPED = ["ConformerBlock", "LlamaDecoderLayer"]
 """Blocks that FSDP gathers one at a time; a decoder of another family adds its own (``_no_split_modules``)."""
 
