@@ -1,6 +1,5 @@
 """Units of measurement in English words: their names by symbol, and the plural of a name."""
 
-
 UNITS = {
     "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "nm": "nanometer", "kg": "kilogram",
     "g": "gram", "mg": "milligram", "s": "second", "ms": "millisecond", "min": "minute", "h": "hour", "Hz": "hertz",
