@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from wearllama.data.labeller import repeats_itself
 from wearllama.data.manifest import Example, read_manifest
 from wearllama.data.schemas import read_schemas, why_not
 from wearllama.data.speech_rows import SpeechManifest
@@ -194,6 +195,20 @@ def test_an_endpoint_that_fails_ends_the_run_and_is_named(
     assert json.loads((tmp_path / "qa.faults.jsonl").read_text())["name"] == "c5"
     assert run("speech_qa", *arguments, "tolerance=0.3", "asr_share=0") == 0
     assert len(read_manifest(tmp_path / "qa.jsonl")) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "loops"),
+    [
+        ("Hello there, hello there.", True),
+        ("Wait here. I have to make a call. Wait here. I have to make", True),
+        ("You do what you have to do, I do what I have to do.", False),
+        ("No. No. No.", False),
+        ("", False),
+    ],
+)
+def test_a_decoder_in_a_loop_is_seen(text: str, loops: bool) -> None:
+    assert repeats_itself(text) is loops
 
 
 def test_labels_are_judged(

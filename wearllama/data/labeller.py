@@ -54,8 +54,14 @@ class Labeller:
 
 
 def repeats_itself(text: str) -> bool:
-    """Whether the text says the same two or more words twice running, the mark of a decoder in a loop."""
-    return re.search(r"\b(\w+\W+\w+(?:\W+\w+)*)\W+\1\b", text, re.IGNORECASE) is not None
+    """Whether the text is of a decoder in a loop: the same two or more words twice running, or begun anew and cut off.
+
+    "Wait here. I have to make a call. Wait here. I have to make" is what the longest output leaves of a loop.
+    """
+    if re.search(r"\b(\w+\W+\w+(?:\W+\w+)*)\W+\1\b", text, re.IGNORECASE) is not None:
+        return True
+    words = re.findall(r"[\w']+", text.lower())
+    return any(words[:size] == words[-size:] for size in range(3, len(words) - 1))
 
 
 def speech_spans(audio_N: np.ndarray, *, max_seconds: float, join_s: float = 0.6) -> Iterator[tuple[int, int]]:

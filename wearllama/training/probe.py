@@ -1,6 +1,7 @@
 """How large a batch may be: try until memory is out."""
 
 import gc
+import resource
 from collections.abc import Callable
 
 import torch
@@ -30,13 +31,22 @@ def find_budget(fits: Callable[[int], bool], start: int, *, most: int = 1 << 24,
 
 
 def fits_in_memory(train_step: Callable[[], None]) -> bool:
-    """Run a step; False where the GPU ran out of memory, which is given back."""
+    """Run a step; False where the GPU, or a process under :func:`limit_memory`, ran out of memory; it is given back."""
     try:
         train_step()
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
+            raise
         fitted = False
     else:
         fitted = True
     gc.collect()
-    torch.cuda.empty_cache()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     return fitted
+
+
+def limit_memory(gib: float) -> None:
+    """Let this process hold so much memory (private, writable) and no more: what asks for more fails at once."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (round(gib * 2**30), hard))

@@ -17,7 +17,9 @@ NAMESPACE = ("unshare", "--map-root-user", "--mount")
 def may_mount() -> bool:
     """Whether this system gives an ordinary process a mount namespace."""
     try:
-        return subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode == 0
+        return (
+            subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode == 0
+        )
     except FileNotFoundError:
         return False
 
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.skipif(not may_mount(), reason="no mount namespaces her
 
 
 def twice(folder: Path, small: str, command: list[str]) -> list[str]:
-    """Run a command whose output goes to ``folder`` with ``small`` bytes there, then again with enough; what it said."""
+    """Run a command whose output goes to ``folder`` with ``small`` bytes there, then with enough; what it said."""
     folder.mkdir()
     script = (
         f'mount -t tmpfs -o size={small} tmpfs {folder}; "$@" 2>&1; echo "exit code $?"; echo ----;'
