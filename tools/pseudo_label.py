@@ -16,14 +16,12 @@ from typing import Any
 import jiwer
 import numpy as np
 import torch
-from whisper_normalizer.basic import BasicTextNormalizer
-from whisper_normalizer.english import EnglishTextNormalizer
 
 from wearllama.audio.io import write_audio
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.corpora import Recording
 from wearllama.data.corpus_job import CorpusJob, for_each_recording
-from wearllama.data.labeller import LONGEST_S, Labeller, repeats_itself, speech_spans
+from wearllama.data.labeller import LONGEST_S, Labeller, repeats_itself, speech_spans, word_normaliser
 from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_mono, read_rows, safe_name
 from wearllama_launch import launch
 
@@ -109,7 +107,7 @@ def write_kept(out_dir: Path, config: PseudoLabel) -> None:
     rows = [row for row in read_rows(out_dir / "labels.jsonl") if "file" in row]
     (out_dir / MANIFEST).unlink(missing_ok=True)
     manifest, dropped, said = SpeechManifest(out_dir / MANIFEST), Counter[str](), Counter[tuple[str, str]]()
-    normalise = EnglishTextNormalizer() if config.source.language == "en" else BasicTextNormalizer()
+    normalise = word_normaliser(config.source.language)
     kept = []
     for row in rows:
         reason = why_not(row, config)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from wearllama.data.labeller import repeats_itself
+from wearllama.data.labeller import repeats_itself, word_normaliser
 from wearllama.data.manifest import Example, read_manifest
 from wearllama.data.schemas import read_schemas, why_not
 from wearllama.data.speech_rows import SpeechManifest
@@ -47,6 +47,16 @@ def speech(tmp_path: Path) -> Path:
     return tmp_path / "en"
 
 
+def write_lines(requests: list[dict[str, Any]], out_dir: Path, *, workers: int) -> Iterator[dict[str, Any]]:
+    """Stands for synthesis: the manifest's lines without clips; nothing fails."""
+    manifest = SpeechManifest(out_dir / "manifest.jsonl")
+    for ask in requests:
+        assert {"text", "voice", "speed", "pitch", "id"} <= set(ask)
+        if ask["id"] not in manifest:
+            manifest.append({**ask, "file": f"wav/{ask['id']}.flac", "seconds": 1.5})
+    yield from ()
+
+
 def recipe_of(row: Example) -> MixtureRecipe:
     assert row.audio is not None
     return MixtureRecipe.from_dict(row.audio["mixture"])
@@ -66,6 +76,21 @@ def test_silence_has_four_colours(tmp_path: Path, speech: Path, run: Run) -> Non
     assert all(role[0] == "wearer" for role in roles[5:9]) and ("wearer", "partner") in roles[5:9]
     assert recipe_of(rows[0]).segments[0].file.startswith("en/wav/")
     assert all(row.metadata["seconds"] == recipe_of(row).duration_s for row in rows)
+
+
+def test_self_talk_is_spoken_and_muted(
+    tmp_path: Path, speech: Path, run: Run, load_script: Callable[[str, str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    script = load_script("tools", "make_mute")
+    monkeypatch.setattr(script, "synthesize_all", write_lines)
+    counts = [f"rows.{kind}=0" for kind in ("bystander", "partner", "to_partner", "noise")]
+    arguments = [f"speech={speech}", f"root={tmp_path}", f"out_dir={tmp_path}/self", "engines=[flite]"]
+    assert run("make_mute", *arguments, *counts, "rows.self_talk=12") == 0
+    rows = read_manifest(tmp_path / "self" / "examples.jsonl")
+    assert len(rows) == 12 and {(row.task, row.target) for row in rows} == {("self_talk", "[Mute]")}
+    assert len({row.metadata["transcript"] for row in rows}) > 8
+    assert all(recipe_of(row).segments[0].file.startswith("self/speech/") for row in rows)
 
 
 def test_translations_alternate_and_carry_their_times(tmp_path: Path, speech: Path, run: Run) -> None:
@@ -115,15 +140,7 @@ def test_instructions_are_spoken_in_words(
 ) -> None:
     script = load_script("tools", "speak_instructions")
 
-    def speak(requests: list[dict[str, Any]], out_dir: Path, *, workers: int) -> Iterator[dict[str, Any]]:
-        manifest = SpeechManifest(out_dir / "manifest.jsonl")
-        for ask in requests:
-            assert {"text", "voice", "speed", "pitch", "id"} <= set(ask)
-            if ask["id"] not in manifest:
-                manifest.append({**ask, "file": f"wav/{ask['id']}.flac", "seconds": 1.5})
-        yield from ()
-
-    monkeypatch.setattr(script, "synthesize_all", speak)
+    monkeypatch.setattr(script, "synthesize_all", write_lines)
     texts = tmp_path / "in.jsonl"
     rows = [{"instruction": "What is 20% of 50?", "output": "Ten."}, {"prompt": "word " * 60, "target": "No."}]
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -209,6 +226,11 @@ def test_an_endpoint_that_fails_ends_the_run_and_is_named(
 )
 def test_a_decoder_in_a_loop_is_seen(text: str, loops: bool) -> None:
     assert repeats_itself(text) is loops
+
+
+def test_words_are_compared_without_signs() -> None:
+    assert word_normaliser("en")("...and no further...") == word_normaliser("en")("And no further.")
+    assert word_normaliser("es")("¡Ya... no!") == "ya no"
 
 
 def test_labels_are_judged(

@@ -4,10 +4,12 @@ Shapes: N samples at 16 kHz.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from whisper_normalizer.basic import BasicTextNormalizer
+from whisper_normalizer.english import EnglishTextNormalizer
 
 from wearllama.data.assets import fetch
 from wearllama.data.voices import SAMPLE_RATE
@@ -51,6 +53,12 @@ class Labeller:
         limit = len(self.prompt) + 16 + 8 * len(audio_N) // SAMPLE_RATE
         result = self.model.generate(features, [self.prompt], beam_size=2, max_length=limit, return_scores=True)[0]
         return self.tokenizer.decode(result.sequences_ids[0]).strip(), result.scores[0]
+
+
+def word_normaliser(language: str) -> Callable[[str], str]:
+    """Whisper's normaliser without the signs it leaves behind: of "further..." it makes "further .", two words."""
+    normalise = EnglishTextNormalizer() if language == "en" else BasicTextNormalizer()
+    return lambda text: " ".join(word for word in normalise(text).split() if any(map(str.isalnum, word)))
 
 
 def repeats_itself(text: str) -> bool:
