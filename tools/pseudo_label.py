@@ -21,8 +21,9 @@ from wearllama.audio.io import write_audio
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.corpora import Recording
 from wearllama.data.corpus_job import CorpusJob, for_each_recording
-from wearllama.data.labeller import LONGEST_S, Labeller, repeats_itself, speech_spans, word_normaliser
+from wearllama.data.labeller import LONGEST_S, Labeller, speech_spans
 from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_mono, read_rows, safe_name
+from wearllama.data.text_checks import repeats_itself, word_normaliser
 from wearllama_launch import launch
 
 

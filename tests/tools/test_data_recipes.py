@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from wearllama.data.labeller import repeats_itself, word_normaliser
 from wearllama.data.manifest import Example, read_manifest
 from wearllama.data.schemas import read_schemas, why_not
 from wearllama.data.speech_rows import SpeechManifest
+from wearllama.data.text_checks import repeats_itself, word_normaliser
 from wearllama.simulation.mixing import MixtureRecipe
 
 Run = Callable[..., int]
@@ -197,6 +197,24 @@ def test_replies_of_an_endpoint_become_targets_once(
     assert server.requests == 8
     assert run("speech_qa", *arguments) == 0 and server.requests == 8  # nothing is asked twice
     assert [row.to_dict() for row in read_manifest(out)] == [row.to_dict() for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("Nine o'clock.", None),
+        ('She said "no."', None),
+        ("", "empty"),
+        ("I can help you find your", "cut off"),
+        ("I am sorry for that. I am sorry for that.", "repeats itself"),
+        ("What time is it?", "echo"),
+        ("Time is it.", "echo"),
+        ("I am not a chatbot.", "speaks of text"),
+        ("[Mute]", "no plain answer"),
+    ],
+)
+def test_replies_are_judged(reply: str, reason: str | None, load_script: Callable[[str, str], ModuleType]) -> None:
+    assert load_script("tools", "speech_qa").why_not(reply, "What time is it?", 60) == reason
 
 
 def test_an_endpoint_that_fails_ends_the_run_and_is_named(

@@ -3,15 +3,13 @@
 Shapes: N samples at 16 kHz.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
-from whisper_normalizer.basic import BasicTextNormalizer
-from whisper_normalizer.english import EnglishTextNormalizer
 
 from wearllama.data.assets import fetch
+from wearllama.data.text_checks import repeats_itself
 from wearllama.data.voices import SAMPLE_RATE
 from wearllama.data.whisper_teacher import load_teacher
 
@@ -53,23 +51,6 @@ class Labeller:
         limit = len(self.prompt) + 16 + 8 * len(audio_N) // SAMPLE_RATE
         result = self.model.generate(features, [self.prompt], beam_size=2, max_length=limit, return_scores=True)[0]
         return self.tokenizer.decode(result.sequences_ids[0]).strip(), result.scores[0]
-
-
-def word_normaliser(language: str) -> Callable[[str], str]:
-    """Whisper's normaliser without the signs it leaves behind: of "further..." it makes "further .", two words."""
-    normalise = EnglishTextNormalizer() if language == "en" else BasicTextNormalizer()
-    return lambda text: " ".join(word for word in normalise(text).split() if any(map(str.isalnum, word)))
-
-
-def repeats_itself(text: str) -> bool:
-    """Whether the text is of a decoder in a loop: the same two or more words twice running, or begun anew and cut off.
-
-    "Wait here. I have to make a call. Wait here. I have to make" is what the longest output leaves of a loop.
-    """
-    if re.search(r"\b(\w+\W+\w+(?:\W+\w+)*)\W+\1\b", text, re.IGNORECASE) is not None:
-        return True
-    words = re.findall(r"[\w']+", text.lower())
-    return any(words[:size] == words[-size:] for size in range(3, len(words) - 1))
 
 
 def speech_spans(audio_N: np.ndarray, *, max_seconds: float, join_s: float = 0.6) -> Iterator[tuple[int, int]]:
