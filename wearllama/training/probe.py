@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import torch
 
+CPU_OUT_OF_MEMORY = ("allocate memory", "could not create a primitive", "could not create a memory")
+"""How torch's allocator and oneDNN tell it; neither has an error of its own."""
+
 
 def find_budget(fits: Callable[[int], bool], start: int, *, most: int = 1 << 24, step: float = 0.05) -> int:
     """The largest budget that fits, to within ``step`` of itself: doubled until one does not, then halved between.
@@ -35,7 +38,8 @@ def fits_in_memory(train_step: Callable[[], None]) -> bool:
     try:
         train_step()
     except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
+        known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        if not known and not any(words in str(error) for words in CPU_OUT_OF_MEMORY):
             raise
         fitted = False
     else:
