@@ -237,6 +237,8 @@ def test_an_endpoint_that_fails_ends_the_run_and_is_named(
     [
         ("Hello there, hello there.", True),
         ("Wait here. I have to make a call. Wait here. I have to make", True),
+        ("You've made a mistake. I'm not him. You've made a mistake. I", True),
+        ("There's no reason for this droid. There's no reason for this dro", True),
         ("You do what you have to do, I do what I have to do.", False),
         ("No. No. No.", False),
         ("", False),

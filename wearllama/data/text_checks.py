@@ -16,9 +16,11 @@ def word_normaliser(language: str) -> Callable[[str], str]:
 def repeats_itself(text: str) -> bool:
     """Whether the text is of a decoder in a loop: the same two or more words twice running, or begun anew and cut off.
 
-    "Wait here. I have to make a call. Wait here. I have to make" is what the longest output leaves of a loop.
+    "Wait here. I have to make a call. Wait here. I have to ma" is what the longest output leaves of a loop.
     """
     if re.search(r"\b(\w+\W+\w+(?:\W+\w+)*)\W+\1\b", text, re.IGNORECASE) is not None:
         return True
     words = re.findall(r"[\w']+", text.lower())
-    return any(words[:size] == words[-size:] for size in range(3, len(words) - 1))
+    said = " ".join(words)
+    tails = (" ".join(words[start:]) for start in range(1, len(words) - 2))
+    return any(said.startswith(tail) for tail in tails)
