@@ -131,6 +131,7 @@ def main(config: SftCommand) -> None:
 
 NEVER_DECIDES = (
     "workers", "prefetch", "threads", "report_to", "log_every", "log_ids", "save_every", "keep_checkpoints",
+    "staging",
 )  # fmt: skip
 ADDED = {"decay_steps": 0, "ema": 0.0, "distill": 0.0, "distill_temperature": 1.0, "parallel": "ddp", "packed": False}
 """Settings of ``train`` that came later: at these values a run is what it was before they were known."""

@@ -23,7 +23,8 @@ import soundfile
 from tqdm import tqdm
 
 from wearllama.data.assets import AssetUnavailable, fetch
-from wearllama.data.labeller import Labeller, repeats_itself
+from wearllama.data.labeller import Labeller
+from wearllama.data.text_checks import repeats_itself
 from wearllama.data.voices import SAMPLE_RATE, trim_silence, write_clip
 
 MIN_LOGPROB = -0.8

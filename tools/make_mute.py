@@ -127,7 +127,9 @@ def self_talk(config: MakeMute) -> list[Example]:
         raise ValueError(f"engines={config.engines}: no training voice of these")
     requests = []
     for number in range(config.rows.self_talk):
-        text, voice = textgen.self_talk("train", rng, index=number).text, rng.choice(voices)
+        kinds = len(textgen.DISCOURSE)
+        said = textgen.self_talk(textgen.DISCOURSE[number % kinds], "train", rng, index=number // kinds)
+        text, voice = said.text, rng.choice(voices)
         requests.append(
             {"text": text, "voice": voice, "speed": 1.0, "pitch": 1.0, "id": clip_id(text, voice, 1.0, 1.0)}
         )

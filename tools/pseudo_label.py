@@ -16,25 +16,19 @@ from typing import Any
 import jiwer
 import numpy as np
 import torch
-from tqdm import tqdm
-from whisper_normalizer.basic import BasicTextNormalizer
-from whisper_normalizer.english import EnglishTextNormalizer
 
-from wearllama.audio.io import AudioError, write_audio
+from wearllama.audio.io import write_audio
 from wearllama.audio.timebase import SAMPLE_RATE
-from wearllama.data.corpora import Broken, CorpusSource, Recording, read_source
-from wearllama.data.faults import Faults
-from wearllama.data.labeller import LONGEST_S, Labeller, repeats_itself, speech_spans
+from wearllama.data.corpora import Recording
+from wearllama.data.corpus_job import CorpusJob, for_each_recording
+from wearllama.data.labeller import LONGEST_S, Labeller, speech_spans
 from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_mono, read_rows, safe_name
+from wearllama.data.text_checks import repeats_itself, word_normaliser
 from wearllama_launch import launch
 
 
 @dataclass(kw_only=True)
-class PseudoLabel:
-    source: CorpusSource
-    out_dir: str
-    name: str | None = None
-    """``source`` of the rows; the folder's name if not given."""
+class PseudoLabel(CorpusJob):
     max_seconds: float = 15.0
     """Longer recordings are cut by voice activity."""
     min_seconds: float = 0.4
@@ -42,9 +36,6 @@ class PseudoLabel:
     """Mean log-probability a token below which a label is not believed."""
     per_text: int = 3
     """Clips of one voice that may say the same words."""
-    tolerance: float = 0.01
-    """Share of the recordings that may be broken."""
-    limit: int | None = None
     threads: int = 1
     cache_dir: str | None = None
 
@@ -56,24 +47,15 @@ class PseudoLabel:
 @launch("pseudo_label", PseudoLabel)
 def main(config: PseudoLabel) -> None:
     out_dir = Path(config.out_dir)
-    faults = Faults(out_dir / "faults.jsonl", config.tolerance)
     verdicts = SpeechManifest(out_dir / "labels.jsonl")  # of every piece, kept or not: nothing is labelled twice
     label = Labeller(config.source.language, config.cache_dir, config.threads)
-    name = config.name or out_dir.name
-    for number, found in enumerate(tqdm(read_source(config.source), unit="clip", desc=name)):
-        if config.limit is not None and number >= config.limit:
-            break
-        if isinstance(found, Broken):
-            faults.add(*found)
-            continue
-        try:
-            for piece in label_recording(found, config, label, out_dir, verdicts.ids):
-                verdicts.append(piece | {"source": name, "voice": f"{name}/{found.speaker}"})
-        except AudioError as error:
-            faults.add("undecodable clip", found.id, str(error))
-            continue
-        faults.good()
-    faults.finish()
+    name = config.source_name
+
+    def judge(recording: Recording) -> None:
+        for piece in label_recording(recording, config, label, out_dir, verdicts.ids):
+            verdicts.append(piece | {"source": name, "voice": f"{name}/{recording.speaker}"})
+
+    for_each_recording(config, judge)
     write_kept(out_dir, config)
 
 
@@ -126,7 +108,7 @@ def write_kept(out_dir: Path, config: PseudoLabel) -> None:
     rows = [row for row in read_rows(out_dir / "labels.jsonl") if "file" in row]
     (out_dir / MANIFEST).unlink(missing_ok=True)
     manifest, dropped, said = SpeechManifest(out_dir / MANIFEST), Counter[str](), Counter[tuple[str, str]]()
-    normalise = EnglishTextNormalizer() if config.source.language == "en" else BasicTextNormalizer()
+    normalise = word_normaliser(config.source.language)
     kept = []
     for row in rows:
         reason = why_not(row, config)

@@ -2,8 +2,8 @@
 
 The decoder reads the transcript under exactly the prompt that training will use, where the sound will stand; what it
 says becomes the row's target. Replies are kept in replies.jsonl, so that a killed run asks nothing twice; what is
-empty, too long, or talks about text or about not hearing is left out. A share of rows asks for the transcript itself:
-a model that learns its own replies alone forgets how to write down what is said.
+empty, too long, cut off, an echo or a loop, or talks about text or about not hearing is left out. A share of rows asks
+for the transcript itself: a model that learns its own replies alone forgets how to write down what is said.
 
 Run as: python tools/speech_qa.py speech=data/speech/en out=data/qa.jsonl chat.model=smollm2
         python tools/speech_qa.py speech=... out=... chat.model=openai:NAME chat.endpoint.base_url=http://localhost:8000/v1
@@ -25,16 +25,18 @@ from wearllama.data.manifest import Example, write_manifest
 from wearllama.data.prompts import PromptStyle, build_messages, load_prompts
 from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_rows
 from wearllama.data.spoken_examples import SceneDefaults, Turn, spoken_example
+from wearllama.data.text_checks import repeats_itself, word_normaliser
 from wearllama.data.tools import WEARVOX_TOOLS
 from wearllama.evaluation.chat import ChatConfig, ChatModel, open_chat
 from wearllama_launch import launch
 
 GIVEAWAYS = re.compile(
     r"\b(text|transcript|transcription|typed?|written|message you|sentence|can ?not hear|can't hear|unable to hear|"
-    r"audio|listen|as an ai|language model)\b",
+    r"audio|listen|as an ai|language model|chatbot|your response)\b",
     re.IGNORECASE,
 )
 """Words of a reply that speak of reading, or of not hearing: sound will stand where it read."""
+WORDS = word_normaliser("any")
 
 
 @dataclass(kw_only=True)
@@ -77,7 +79,7 @@ def main(config: SpeechQa) -> None:
         text = replies.get(row["id"])
         if text is None:
             continue
-        if reason := why_not(text, config.max_reply_words):
+        if reason := why_not(text, str(row["text"]), config.max_reply_words):
             dropped[reason] += 1
             continue
         examples.append(example(row, "speech_qa", build_messages(system=system), text, config))
@@ -111,8 +113,8 @@ def ask(
     return {line["row"]: line["text"] for line in read_rows(known.path) if line["id"] in wanted}
 
 
-def why_not(reply: str, max_words: int) -> str | None:
-    """Why a reply is no target; None where it is one."""
+def why_not(reply: str, question: str, max_words: int) -> str | None:
+    """Why a reply is no target; None where it is one. Small models ramble into their limit, loop and parrot."""
     words = len(reply.split())
     if not words:
         return "empty"
@@ -122,6 +124,12 @@ def why_not(reply: str, max_words: int) -> str | None:
         return "speaks of text"
     if "<|" in reply or reply.lstrip().startswith(("[", "{")):
         return "no plain answer"
+    if reply.rstrip("\"'”\u2019)* ")[-1:] not in tuple(".!?…。"):
+        return "cut off"
+    if repeats_itself(reply):
+        return "repeats itself"
+    if f" {WORDS(reply)} " in f" {WORDS(question)} ":
+        return "echo"
     return None
 
 

@@ -6,6 +6,7 @@ The library ``wearllama`` does not know Hydra; this small package is the only pl
 import errno
 import functools
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -83,12 +84,24 @@ def _run(main: Callable[[Any], Any], name: str, schema: type, argv: list[str], c
     except (ValueError, FileNotFoundError) as error:
         _report(error, getattr(config, "run_dir", None))
         return 2
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as error:
+        if not _disk_is_full(error, getattr(config, "run_dir", None)):
             raise
         print(f"error: the disk is full: {_one_line(error)}; the same command goes on from here", file=sys.stderr)
         return 2
     return 0
+
+
+def _disk_is_full(error: Exception, run_dir: str | None) -> bool:
+    """Whether an error comes of a full disk: Python's own, safetensors' words for it, or the end of torch's writer."""
+    codes = (errno.ENOSPC, errno.EDQUOT)
+    if getattr(error, "errno", None) in codes:
+        return True
+    text = str(error)
+    if any(f"(os error {code})" in text or f"[Errno {code}]" in text for code in codes):
+        return True
+    by_torch = "inline_container" in text or "PytorchStreamWriter" in text
+    return by_torch and run_dir is not None and shutil.disk_usage(run_dir).free < 1 << 16
 
 
 def _report(error: Exception, run_dir: str | None) -> None:

@@ -41,6 +41,11 @@ def test_ordinals_and_years() -> None:
         ("-5°C and 12 km", "minus five degrees Celsius and twelve kilometres"),
         ("pi is 3.14", "pi is three point one four"),
         ("call 5550123", "call five five five zero one two three"),
+        ("1 km, 1.5 km, 3 ft and 1 lb", "one kilometre, one point five kilometres, three feet and one pound"),
+        (
+            "$1,250.5, not $3.999",
+            "one thousand two hundred and fifty dollars and fifty cents, not three point nine nine nine dollars",
+        ),
         ("Rock & roll", "Rock and roll"),
         ("ask ann@example.com", "ask ann at example dot com"),
         ("1/2 of 3/4", "one half of three over four"),

@@ -40,6 +40,7 @@ SAID = {
     "in 1905, 20% of 2,351": "in nineteen oh five, twenty percent of two thousand three hundred and fifty-one",
     "1914-1918 and the 1960s": "nineteen fourteen to nineteen eighteen and the nineteen sixties",
     "It costs $5.50.": "It costs five dollars and fifty cents.", "$2 million": "two million dollars",
+    "$0.05 of $2.5 in 2024, £3": "five cents of two dollars and fifty cents in twenty twenty-four, three pounds",
     "the 10th of 3.14": "the tenth of three point one four", "I and II only": "one and two only",
     "A ____ is": "A blank is", "Statement 1 | Every": "Statement one. Every",
     "a well-known p-value": "a well-known p-value",

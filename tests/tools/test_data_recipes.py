@@ -15,6 +15,7 @@ import soundfile
 from wearllama.data.manifest import Example, read_manifest
 from wearllama.data.schemas import read_schemas, why_not
 from wearllama.data.speech_rows import SpeechManifest
+from wearllama.data.text_checks import repeats_itself, word_normaliser
 from wearllama.simulation.mixing import MixtureRecipe
 
 Run = Callable[..., int]
@@ -46,6 +47,16 @@ def speech(tmp_path: Path) -> Path:
     return tmp_path / "en"
 
 
+def write_lines(requests: list[dict[str, Any]], out_dir: Path, *, workers: int) -> Iterator[dict[str, Any]]:
+    """Stands for synthesis: the manifest's lines without clips; nothing fails."""
+    manifest = SpeechManifest(out_dir / "manifest.jsonl")
+    for ask in requests:
+        assert {"text", "voice", "speed", "pitch", "id"} <= set(ask)
+        if ask["id"] not in manifest:
+            manifest.append({**ask, "file": f"wav/{ask['id']}.flac", "seconds": 1.5})
+    yield from ()
+
+
 def recipe_of(row: Example) -> MixtureRecipe:
     assert row.audio is not None
     return MixtureRecipe.from_dict(row.audio["mixture"])
@@ -65,6 +76,21 @@ def test_silence_has_four_colours(tmp_path: Path, speech: Path, run: Run) -> Non
     assert all(role[0] == "wearer" for role in roles[5:9]) and ("wearer", "partner") in roles[5:9]
     assert recipe_of(rows[0]).segments[0].file.startswith("en/wav/")
     assert all(row.metadata["seconds"] == recipe_of(row).duration_s for row in rows)
+
+
+def test_self_talk_is_spoken_and_muted(
+    tmp_path: Path, speech: Path, run: Run, load_script: Callable[[str, str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    script = load_script("tools", "make_mute")
+    monkeypatch.setattr(script, "synthesize_all", write_lines)
+    counts = [f"rows.{kind}=0" for kind in ("bystander", "partner", "to_partner", "noise")]
+    arguments = [f"speech={speech}", f"root={tmp_path}", f"out_dir={tmp_path}/self", "engines=[flite]"]
+    assert run("make_mute", *arguments, *counts, "rows.self_talk=12") == 0
+    rows = read_manifest(tmp_path / "self" / "examples.jsonl")
+    assert len(rows) == 12 and {(row.task, row.target) for row in rows} == {("self_talk", "[Mute]")}
+    assert len({row.metadata["transcript"] for row in rows}) > 8
+    assert all(recipe_of(row).segments[0].file.startswith("self/speech/") for row in rows)
 
 
 def test_translations_alternate_and_carry_their_times(tmp_path: Path, speech: Path, run: Run) -> None:
@@ -114,15 +140,7 @@ def test_instructions_are_spoken_in_words(
 ) -> None:
     script = load_script("tools", "speak_instructions")
 
-    def speak(requests: list[dict[str, Any]], out_dir: Path, *, workers: int) -> Iterator[dict[str, Any]]:
-        manifest = SpeechManifest(out_dir / "manifest.jsonl")
-        for ask in requests:
-            assert {"text", "voice", "speed", "pitch", "id"} <= set(ask)
-            if ask["id"] not in manifest:
-                manifest.append({**ask, "file": f"wav/{ask['id']}.flac", "seconds": 1.5})
-        yield from ()
-
-    monkeypatch.setattr(script, "synthesize_all", speak)
+    monkeypatch.setattr(script, "synthesize_all", write_lines)
     texts = tmp_path / "in.jsonl"
     rows = [{"instruction": "What is 20% of 50?", "output": "Ten."}, {"prompt": "word " * 60, "target": "No."}]
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -181,6 +199,24 @@ def test_replies_of_an_endpoint_become_targets_once(
     assert [row.to_dict() for row in read_manifest(out)] == [row.to_dict() for row in rows]
 
 
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("Nine o'clock.", None),
+        ('She said "no."', None),
+        ("", "empty"),
+        ("I can help you find your", "cut off"),
+        ("I am sorry for that. I am sorry for that.", "repeats itself"),
+        ("What time is it?", "echo"),
+        ("Time is it.", "echo"),
+        ("I am not a chatbot.", "speaks of text"),
+        ("[Mute]", "no plain answer"),
+    ],
+)
+def test_replies_are_judged(reply: str, reason: str | None, load_script: Callable[[str, str], ModuleType]) -> None:
+    assert load_script("tools", "speech_qa").why_not(reply, "What time is it?", 60) == reason
+
+
 def test_an_endpoint_that_fails_ends_the_run_and_is_named(
     tmp_path: Path, speech: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +230,27 @@ def test_an_endpoint_that_fails_ends_the_run_and_is_named(
     assert json.loads((tmp_path / "qa.faults.jsonl").read_text())["name"] == "c5"
     assert run("speech_qa", *arguments, "tolerance=0.3", "asr_share=0") == 0
     assert len(read_manifest(tmp_path / "qa.jsonl")) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "loops"),
+    [
+        ("Hello there, hello there.", True),
+        ("Wait here. I have to make a call. Wait here. I have to make", True),
+        ("You've made a mistake. I'm not him. You've made a mistake. I", True),
+        ("There's no reason for this droid. There's no reason for this dro", True),
+        ("You do what you have to do, I do what I have to do.", False),
+        ("No. No. No.", False),
+        ("", False),
+    ],
+)
+def test_a_decoder_in_a_loop_is_seen(text: str, loops: bool) -> None:
+    assert repeats_itself(text) is loops
+
+
+def test_words_are_compared_without_signs() -> None:
+    assert word_normaliser("en")("...and no further...") == word_normaliser("en")("And no further.")
+    assert word_normaliser("es")("¡Ya... no!") == "ya no"
 
 
 def test_labels_are_judged(

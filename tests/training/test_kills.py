@@ -29,12 +29,12 @@ EPOCH_STEPS = 2
 """16 rows in four batches over two ranks."""
 
 
-def start(manifest: Path, run_dir: Path) -> subprocess.Popen[bytes]:
+def start(manifest: Path, run_dir: Path, *more: str) -> subprocess.Popen[bytes]:
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "recipes/sft.py",
         "experiment=tiny", f"data.manifest={manifest}", f"run_dir={run_dir}", f"train.steps={STEPS}",
         "train.save_every=3", "train.workers=2", "train.log_ids=true", "train.use_cpu=true",
-        "model.encoder_config.dropout=0.1",
+        "model.encoder_config.dropout=0.1", *more,
     ]  # fmt: skip
     with (run_dir.parent / f"{run_dir.name}.log").open("ab") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -59,9 +59,9 @@ def in_a_checkpoint(run_dir: Path) -> bool:
     return any(not (path / COMPLETE).is_file() for path in run_dir.glob("checkpoint-*"))
 
 
-def kill_once(manifest: Path, run_dir: Path, rng: random.Random, *, inside_checkpoint: bool) -> bool:
+def kill_once(manifest: Path, run_dir: Path, rng: random.Random, *more: str, inside_checkpoint: bool) -> bool:
     """Let the run make a step at least, then kill it; False where it ended first."""
-    process = start(manifest, run_dir)
+    process = start(manifest, run_dir, *more)
     deadline, before = time.monotonic() + 900, None
     while process.poll() is None:
         assert time.monotonic() < deadline, "the run does not get on"
@@ -102,11 +102,14 @@ def trained_ids(run_dir: Path) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_killed_runs_end_as_the_one_that_was_left_alone(tmp_path: Path, manifest: Path) -> None:
+@pytest.mark.parametrize("staged", [False, True], ids=["in-step", "beside"])
+def test_killed_runs_end_as_the_one_that_was_left_alone(tmp_path: Path, manifest: Path, staged: bool) -> None:
     rng = random.Random(0)
+    (tmp_path / "memory").mkdir()
+    more = [f"train.staging={tmp_path}/memory"] if staged else []
     assert start(manifest, tmp_path / "whole").wait() == 0, (tmp_path / "whole.log").read_text()[-3000:]
-    killed = [kill_once(manifest, tmp_path / "killed", rng, inside_checkpoint=k % 3 == 0) for k in range(KILLS)]
-    assert start(manifest, tmp_path / "killed").wait() == 0, (tmp_path / "killed.log").read_text()[-3000:]
+    killed = [kill_once(manifest, tmp_path / "killed", rng, *more, inside_checkpoint=k % 3 == 0) for k in range(KILLS)]
+    assert start(manifest, tmp_path / "killed", *more).wait() == 0, (tmp_path / "killed.log").read_text()[-3000:]
     assert sum(killed) >= max(1, KILLS // 2), f"most runs ended before they were killed: {killed}"
     whole, other = (load_file(tmp_path / name / FINAL / "model.safetensors") for name in ("whole", "killed"))
     assert whole.keys() == other.keys()

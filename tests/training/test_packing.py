@@ -1,6 +1,8 @@
 """Packed rows are the padded rows: the same losses, target by target, and the same gradients."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,3 +77,13 @@ def test_the_budget_is_found_and_its_start_must_fit() -> None:
     with pytest.raises(ValueError, match="20000 positions does not fit"):
         find_budget(fits, 20_000)
     assert find_budget(lambda budget: True, 8, most=64) == 64
+
+
+def test_a_process_under_a_limit_runs_out_and_goes_on() -> None:
+    """In a process of its own: the limit stays with a process."""
+    code = (
+        "import torch; from wearllama.training.probe import fits_in_memory, limit_memory; limit_memory(2.0);"
+        "print([fits_in_memory(lambda: torch.zeros(n << 18)) for n in (100, 4000, 100)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.stdout.strip() == "[True, False, True]", done.stderr

@@ -1,6 +1,8 @@
 """What the batching benchmark trains on: lengths of a speech corpus, and clips of those lengths on five channels."""
 
 import json
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +16,15 @@ from torch import Tensor, nn
 
 from wearllama.audio.io import read_audio
 from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings
+from wearllama.data.collate import Collator
 from wearllama.data.dataset import ExampleDataset, Item
 from wearllama.data.manifest import Example
 from wearllama.data.prompts import build_messages, load_prompts
-from wearllama.data.sampling import Draw, Lengths
+from wearllama.data.sampling import BatchConfig, BucketBatchSampler, Draw, Lengths
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.training.checkpoint import mark_complete
+from wearllama.training.config import TrainConfig
+from wearllama.training.sft import run_sft
 from wearllama_launch.schema import build
 
 MODELS = Path(__file__).resolve().parents[2] / "conf" / "model"
@@ -80,9 +86,45 @@ def write_clips(setting: Setting, folder: Path, chosen: Iterator[int] | list[int
         soundfile.write(folder / setting.examples[index].audio["mc"], channels_NM, SAMPLE_RATE)  # type: ignore[index]
 
 
-def file_dataset(setting: Setting, folder: Path) -> ExampleDataset:
+def file_dataset(setting: Setting, folder: Path, rows: list[int] | None = None) -> ExampleDataset:
+    """The rows (all of them if none are named) as they are read in training."""
     processor = setting.processor
-    return ExampleDataset(setting.examples, root=folder, array=processor.array, beam=processor.beam)
+    examples = setting.examples if rows is None else [setting.examples[row] for row in rows]
+    return ExampleDataset(examples, root=folder, array=processor.array, beam=processor.beam)
+
+
+def resumed_seconds(setting: Setting, folder: Path, step: int) -> float:
+    """Processor time from ``resume=auto`` to the end of the first step, with a checkpoint behind ``step`` steps.
+
+    The checkpoint is that of a run of two steps under another number. Small batches of the rows whose clips are in
+    ``folder``, made in line: a worker's time would not be seen. (Wall time on a GPU.)
+    """
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
+    rows = [row for row, example in enumerate(setting.examples) if (folder / example.audio["mc"]).is_file()]  # type: ignore[index]
+    dataset = file_dataset(setting, folder, rows)
+    lengths = setting.lengths
+    part = Lengths(lengths.seconds[rows], lengths.embeddings[rows], lengths.tokens[rows], ["asr"] * len(rows))
+    sampler = BucketBatchSampler(part, BatchConfig(max_rows=8))
+
+    def train(run_dir: Path, steps: int) -> float:
+        started = clock()
+        run_sft(
+            model=setting.model, processor=setting.processor, train_data=dataset, sampler=sampler,
+            collator=Collator(setting.processor), run_dir=run_dir, config=TrainConfig(
+                steps=steps, warmup_steps=1, workers=0, threads=1, save_every=2, log_every=10**9, report_to="none"
+            ),
+        )  # fmt: skip
+        return clock() - started
+
+    if not (folder / "two").exists():
+        train(folder / "two", 2)
+    run_dir = folder / f"run-{step}"
+    checkpoint = run_dir / f"checkpoint-{step}"
+    shutil.copytree(folder / "two" / "checkpoint-2", checkpoint)
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state | {"global_step": step}))
+    mark_complete(checkpoint, {"step": step})
+    return train(run_dir, step + 1)
 
 
 def fixed_batches(count: int, size: int, rng: np.random.Generator) -> list[list[Draw]]:

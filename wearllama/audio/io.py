@@ -7,6 +7,7 @@ should not (a dead microphone, clipping) is read and warned about.
 """
 
 import warnings
+from io import BytesIO
 from math import gcd
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
@@ -106,7 +107,8 @@ def write_audio(
     """Write ``(C, N)`` float samples, the container by the suffix; the file appears whole or not at all.
 
     16-bit samples are rounded and clipped to full scale (with an AudioWarning), so that read -> write -> read is exact.
-    Raises AudioError for another shape, no samples, non-finite samples, an unknown suffix or subtype.
+    Raises AudioError for another shape, no samples, non-finite samples, an unknown suffix or subtype; OSError where the
+    disk refuses.
     """
     path = Path(path)
     if audio_CN.ndim != 2 or 0 in audio_CN.shape:
@@ -119,11 +121,13 @@ def write_audio(
     if subtype not in ("PCM_16", "FLOAT"):
         raise AudioError(f"{path}: subtype {subtype!r}, wanted PCM_16 or FLOAT")
     data_CN = _to_int16(samples_CN, path) if subtype == "PCM_16" else samples_CN
+    encoded = BytesIO()
     try:
-        with replacing(path) as temporary:
-            soundfile.write(temporary, data_CN.T, sample_rate, format=container, subtype=subtype)
+        soundfile.write(encoded, data_CN.T, sample_rate, format=container, subtype=subtype)
     except (soundfile.LibsndfileError, ValueError) as error:
         raise AudioError(f"{path}: cannot write {len(samples_CN)} channels as {subtype} ({error})") from error
+    with replacing(path) as temporary:  # not by libsndfile, which cannot tell a full disk from other troubles
+        temporary.write_bytes(encoded.getbuffer())
 
 
 def resample_audio(audio_CN: Tensor, from_rate: int, to_rate: int) -> Tensor:

@@ -3,13 +3,13 @@
 Shapes: N samples at 16 kHz.
 """
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from wearllama.data.assets import fetch
+from wearllama.data.text_checks import repeats_itself
 from wearllama.data.voices import SAMPLE_RATE
 from wearllama.data.whisper_teacher import load_teacher
 
@@ -51,11 +51,6 @@ class Labeller:
         limit = len(self.prompt) + 16 + 8 * len(audio_N) // SAMPLE_RATE
         result = self.model.generate(features, [self.prompt], beam_size=2, max_length=limit, return_scores=True)[0]
         return self.tokenizer.decode(result.sequences_ids[0]).strip(), result.scores[0]
-
-
-def repeats_itself(text: str) -> bool:
-    """Whether the text says the same two or more words twice running, the mark of a decoder in a loop."""
-    return re.search(r"\b(\w+\W+\w+(?:\W+\w+)*)\W+\1\b", text, re.IGNORECASE) is not None
 
 
 def speech_spans(audio_N: np.ndarray, *, max_seconds: float, join_s: float = 0.6) -> Iterator[tuple[int, int]]:

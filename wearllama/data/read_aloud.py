@@ -6,18 +6,16 @@ agree. What stays written is what is said as it stands.
 
 import re
 
-from wearllama.data.number_words import cardinal, ordinal
+from wearllama.data.number_words import CURRENCIES, amount, cardinal, digits, money, ordinal, year
+from wearllama.data.unit_words import UNITS, unit
 
-MOST_DIGITS = 15
-"""Of a number that has a name."""
-_MONEY = {"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny")}
 _UNITS = {
-    "km/h": "kilometres per hour", "mph": "miles per hour", "km": "kilometres", "cm": "centimetres",
-    "mm": "millimetres", "kg": "kilograms", "mg": "milligrams", "ml": "millilitres", "lbs": "pounds", "lb": "pounds",
-    "oz": "ounces", "ft": "feet", "hrs": "hours", "hr": "hours", "mins": "minutes", "min": "minutes",
-    "secs": "seconds", "sec": "seconds", "GB": "gigabytes", "MB": "megabytes", "°C": "degrees Celsius",
-    "°F": "degrees Fahrenheit", "°": "degrees",
+    **{symbol: UNITS[symbol] for symbol in ("km", "cm", "mm", "kg", "mg", "ml", "lb", "ft", "min", "°C", "°F")},
+    "km/h": "kilometer per hour", "mph": "mile per hour", "lbs": "pound", "oz": "ounce", "hrs": "hour", "hr": "hour",
+    "mins": "minute", "secs": "second", "sec": "second", "GB": "gigabyte", "MB": "megabyte", "°": "degree",
 }  # fmt: skip
+"""What everyday texts write; a lone letter is rather a name there than a unit."""
+MONEY = re.compile(rf"([{''.join(CURRENCIES)}])\s?(\d[\d,]*)(?:\.(\d+))?(?:\s?(million|billion|thousand)\b)?")
 _WORDS = {"e.g.": "for example", "i.e.": "that is", "etc.": "and so on", "vs.": "versus", "Mr.": "Mister",
           "Mrs.": "Missis", "Dr.": "Doctor", "St.": "Saint"}  # fmt: skip
 _SYMBOLS = {
@@ -32,37 +30,17 @@ _SYMBOLS = {
 }
 
 
-def digits(text: str) -> str:
-    """Digit by digit."""
-    return " ".join(cardinal(int(digit)) for digit in text)
-
-
-def amount(text: str) -> str:
-    """A whole number in words; digit by digit where it has more than 15 of them."""
-    return cardinal(int(text)) if len(text) <= MOST_DIGITS else digits(text)
-
-
-def year(number: int) -> str:
-    """``1984`` -> ``nineteen eighty-four``; ``2024`` -> ``twenty twenty-four``, where number_words says it in full."""
-    century, rest = divmod(number, 100)
-    if 2000 <= number < 2010 or number % 1000 == 0:
-        return cardinal(number)
-    if rest == 0:
-        return f"{cardinal(century)} hundred"
-    return f"{cardinal(century)} {'oh ' if rest < 10 else ''}{cardinal(rest)}"
-
-
 def read_aloud(text: str) -> str:
     """The words of a text as they are spoken, in English."""
     for short, words in _WORDS.items():
         text = text.replace(short, words)
     text = re.sub(r"https?://(www\.)?(\S+)", lambda m: _address(m[2]), text)
     text = re.sub(r"[\w.+-]+@[\w-]+\.[\w.-]*\w", lambda m: _address(m[0]), text)
-    text = re.sub(r"([$€£])\s?(\d[\d,]*)(?:\.(\d\d?))?( (?:million|billion|thousand))?", _money, text)
+    text = MONEY.sub(say_money, text)
     text = re.sub(r"\b(\d{1,2}):(\d\d)\s?([ap])(?:\.m\.|m\b)|\b(\d{1,2}):(\d\d)\b", _time, text)
     text = re.sub(r"\b(\d{1,2})\s?([ap])(?:\.m\.|m\b)", lambda m: f"{cardinal(int(m[1]))} {m[2]} m", text)
     units = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=True))
-    text = re.sub(rf"(\d)\s?({units})(?![A-Za-z])", lambda m: f"{m[1]} {_UNITS[m[2]]}", text)
+    text = re.sub(rf"(\d[\d,.]*)(?<=\d)\s?({units})(?![A-Za-z])", _measure, text)
     text = re.sub(r"(\d)\s?%", r"\1 percent", text)
     text = re.sub(r"\b(\d{1,15})(st|nd|rd|th)\b", lambda m: ordinal(int(m[1])), text)
     text = re.sub(r"\b1/2\b", "one half", text)
@@ -85,18 +63,14 @@ def _number(match: re.Match[str]) -> str:
     return words + (f" point {digits(fraction)}" if fraction else "") + tail
 
 
-def _money(match: re.Match[str]) -> str:
-    unit, part = _MONEY[match[1]]
-    whole = match[2].replace(",", "").lstrip("0") or "0"
-    if match[4]:
-        fraction = f" point {digits(match[3])}" if match[3] else ""
-        return f"{amount(whole)}{fraction}{match[4]} {unit}s"
-    cents = int((match[3] or "0").ljust(2, "0"))
-    told = [f"{amount(whole)} {unit}{'' if whole == '1' else 's'}"] if whole != "0" or not cents else []
-    if cents:
-        plural = "pence" if part == "penny" else f"{part}s"
-        told.append(f"{cardinal(cents)} {part if cents == 1 else plural}")
-    return " and ".join(told) + ("," if match[2].endswith(",") else "")
+def say_money(match: re.Match[str]) -> str:
+    """A match of `MONEY` in words."""
+    return money(match[1], match[2], match[3] or "", match[4] or "") + ("," if match[2].endswith(",") else "")
+
+
+def _measure(match: re.Match[str]) -> str:
+    said = unit(_UNITS[match[2]], one=match[1] == "1")
+    return f"{match[1]} {said.replace('meter', 'metre').replace('liter', 'litre')}"
 
 
 def _time(match: re.Match[str]) -> str:

@@ -9,18 +9,9 @@ import re
 
 from wearllama.data.math_words import FUNCTIONS, GREEK, RELATIONS, MathError, say_math
 from wearllama.data.number_words import cardinal, number, ordinal, year
+from wearllama.data.read_aloud import MONEY, say_money
+from wearllama.data.unit_words import UNITS, unit
 
-_UNITS = {
-    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "nm": "nanometer", "kg": "kilogram",
-    "g": "gram", "mg": "milligram", "s": "second", "ms": "millisecond", "min": "minute", "h": "hour", "Hz": "hertz",
-    "kHz": "kilohertz", "MHz": "megahertz", "V": "volt", "mV": "millivolt", "A": "ampere", "mA": "milliampere",
-    "W": "watt", "kW": "kilowatt", "J": "joule", "kJ": "kilojoule", "N": "newton", "Pa": "pascal", "kPa": "kilopascal",
-    "mol": "mole", "K": "kelvin", "eV": "electronvolt", "mL": "milliliter", "ml": "milliliter", "L": "liter",
-    "ft": "foot", "in": "inch", "mi": "mile", "lb": "pound", "°C": "degree Celsius", "°F": "degree Fahrenheit",
-    "Ω": "ohm", "kΩ": "kiloohm", "kV": "kilovolt", "mC": "millicoulomb", "µC": "microcoulomb", "nC": "nanocoulomb",
-    "µF": "microfarad", "µm": "micrometer", "µs": "microsecond", "dB": "decibel", "T": "tesla", "C": "coulomb",
-}  # fmt: skip
-_UNCHANGED = frozenset({"hertz", "kilohertz", "megahertz", "kelvin"})
 _LATEX = {
     r"\cdot": "*", r"\times": "*", r"\div": "/", r"\pm": "±", r"\leq": "≤", r"\le": "≤", r"\geq": "≥", r"\ge": "≥",
     r"\neq": "≠", r"\ne": "≠", r"\approx": "≈", r"\infty": "∞", r"\in": "∈", r"\to": "→", r"\rightarrow": "→",
@@ -48,7 +39,7 @@ _ATOM = (
 _SPACE = rf"(?<=,) | (?={_OPERATOR})|(?<={_OPERATOR}) "
 _SPAN = re.compile(rf"(?:{_ATOM}|[(\[{{|]|{_OPERATOR})(?:{_ATOM}|[()\[\]{{}}|,]|{_OPERATOR}|°|{_SPACE})*")
 _HAS_MATH = re.compile(rf"\d|{_OPERATOR}|[α-ωΑ-Ω∞√∛]|(?:{_FUNCTION})\b|[A-Za-z]['′]?\(")
-_UNIT_NAMES = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+_UNIT_NAMES = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 _MEASURE = re.compile(
     rf"(?P<minus>(?<![\w)])[-−])?(?P<number>\d[\d,]*(?:\.\d+)?|\.\d+)\s?(?P<unit>{_UNIT_NAMES})"
     rf"(?:\^?(?P<power>[23]))?(?:/(?P<per>{_UNIT_NAMES})(?:\^?(?P<per_power>[23]))?)?(?![\w^/(])"
@@ -67,7 +58,7 @@ def verbalise(text: str) -> str:
     said = re.sub(r"(\d+)\s?[x×]\s?(\d+)(?=\s+(?:matri|grid|table|square|identity))",
                   lambda m: f"{number(m.group(1))} by {number(m.group(2))}", said)  # fmt: skip
     said = re.sub(r"(?<=\d)\s*[x×]\s*(?=\d)", "*", said)
-    said = re.sub(r"\$\s?(\d[\d,]*(?:\.\d+)?)(?:\s?(million|billion|thousand)\b)?", _money, said)
+    said = MONEY.sub(say_money, said)
     said = _YEAR.sub(lambda m: f"{m.group(1)} {year(int(m.group(2)))}", said)
     said = re.sub(r"\b(1[1-9]\d\d|20\d\d)s\b", lambda m: _plural(year(int(m.group(1)))), said)
     said = re.sub(r"\b(1[1-9]\d\d|20\d\d)\s?[-–]\s?(1[1-9]\d\d|20\d\d)\b",
@@ -153,15 +144,6 @@ def _matrix(rows: list[list[str]]) -> str:
     return f"the {cardinal(len(rows))} by {cardinal(len(rows[0]))} matrix with rows {joined}"
 
 
-def _money(match: re.Match[str]) -> str:
-    amount, scale = match.group(1).rstrip(","), match.group(2)
-    if scale:
-        return f"{number(amount)} {scale} dollars"
-    dollars, _, cents = amount.partition(".")
-    words = f"{number(dollars)} dollar{'' if dollars == '1' else 's'}"
-    return f"{words} and {number(cents)} cents" if len(cents) == 2 and cents != "00" else words
-
-
 def _measure(match: re.Match[str]) -> str:
     def group(name: str) -> str:
         return match.group(name) or ""
@@ -181,12 +163,7 @@ def _is_variable(match: re.Match[str]) -> bool:
 
 
 def _unit(symbol: str, power: str, one: bool) -> str:
-    name = _UNITS[symbol]
-    if not one and name not in _UNCHANGED:
-        first, _, rest = name.partition(" ")
-        first = {"foot": "feet", "inch": "inches"}.get(first, f"{first}s")
-        name = f"{first} {rest}".strip()
-    return name + {"2": " squared", "3": " cubed"}.get(power, "")
+    return unit(UNITS[symbol], one=one) + {"2": " squared", "3": " cubed"}.get(power, "")
 
 
 def _plural(words: str) -> str:

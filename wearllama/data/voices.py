@@ -18,6 +18,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -185,8 +186,10 @@ def synthesize_cached(
 
 def write_clip(path: Path, audio_N: np.ndarray) -> None:
     """Write samples (N,) at 16 kHz as 16-bit FLAC, whole or not at all."""
+    encoded = BytesIO()
+    soundfile.write(encoded, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
     with replacing(path) as temporary:
-        soundfile.write(temporary, audio_N, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+        temporary.write_bytes(encoded.getbuffer())
 
 
 # --- engines -------------------------------------------------------------------------------------------------------

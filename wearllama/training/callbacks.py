@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ProgressCallback
 
 from wearllama.training.checkpoint import mark_complete
+from wearllama.training.staging import Stager
 
 
 class GracefulStop(TrainerCallback):
@@ -62,12 +63,21 @@ class GracefulStop(TrainerCallback):
 
 
 class MarkCheckpoints(TrainerCallback):
-    """Write the marker of a whole checkpoint once every rank has written its part."""
+    """Write the marker of a whole checkpoint once every rank has written its part; where they are staged, move it."""
+
+    def __init__(self, stager: Stager | None = None) -> None:
+        self.stager = stager
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.stager is not None:
+            self.stager.check()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if dist.is_available() and dist.is_initialized():
             dist.barrier()
-        if state.is_world_process_zero:
+        if self.stager is not None:
+            self.stager.hand_over(state.global_step)
+        elif state.is_world_process_zero:
             assert args.output_dir is not None
             mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}", {"step": state.global_step})
 

@@ -32,14 +32,19 @@ def completed_facts(folder: str | Path) -> dict[str, Any] | None:
     return facts if isinstance(facts, dict) else None
 
 
-def last_complete_checkpoint(run_dir: str | Path) -> Path | None:
-    """The whole ``checkpoint-N`` of the highest step, or None; an unfinished one is passed over."""
+def complete_checkpoints(run_dir: str | Path) -> list[Path]:
+    """The whole ``checkpoint-N`` by step; unfinished ones are passed over."""
     found: list[tuple[int, Path]] = []
     for path in Path(run_dir).glob("checkpoint-*"):
         step = path.name.rpartition("-")[2]
         if step.isdigit() and completed_facts(path) is not None:
             found.append((int(step), path))
-    return max(found)[1] if found else None
+    return [path for _, path in sorted(found)]
+
+
+def last_complete_checkpoint(run_dir: str | Path) -> Path | None:
+    """The whole ``checkpoint-N`` of the highest step, or None."""
+    return next(reversed(complete_checkpoints(run_dir)), None)
 
 
 def remove_incomplete_checkpoints(run_dir: str | Path) -> list[Path]:

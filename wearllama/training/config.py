@@ -56,6 +56,9 @@ class TrainConfig:
     save_every: int = 200
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
+    staging: str | None = None
+    """Folder of each node, in memory (``/dev/shm``) or on a fast disk: checkpoints are written there in step and moved
+    to run_dir while training goes on. Not given: a step writes to run_dir itself."""
     log_every: int = 10
     log_ids: bool = False
     """Write the ids of every batch's rows to run_dir/rows-rankN.jsonl."""
@@ -94,6 +97,8 @@ class TrainConfig:
             )
         if self.ema and self.parallel in ("fsdp2", "zero3"):
             raise ValueError(f"train.ema needs whole weights on every rank: parallel=ddp or zero2, not {self.parallel}")
+        if self.staging is not None and not Path(self.staging).is_dir():
+            raise ValueError(f"train.staging is {self.staging}: no such folder")
         self._check_deepspeed()
 
     def _check_deepspeed(self) -> None:

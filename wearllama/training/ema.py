@@ -19,9 +19,16 @@ class MovingAverage(TrainerCallback):
     The decay grows as (1 + step) / (10 + step) up to ``decay``, so that the random start is forgotten.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, decay: float, staged: Path | None = None) -> None:
+        """
+        Args:
+            model: whose trained weights are averaged.
+            decay: of the average, below 1.
+            staged: folder that checkpoints are written into where it is not the run's.
+        """
         self.decay = decay
         self.model = model
+        self.staged = staged
         self.average: dict[str, Tensor] = {}
 
     @torch.no_grad()
@@ -43,7 +50,7 @@ class MovingAverage(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+            folder = (self.staged or Path(str(args.output_dir))) / f"checkpoint-{state.global_step}"
             save_file({name: value.cpu().contiguous() for name, value in self.average.items()}, folder / EMA)
 
     @torch.no_grad()

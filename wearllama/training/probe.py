@@ -1,9 +1,13 @@
 """How large a batch may be: try until memory is out."""
 
 import gc
+import resource
 from collections.abc import Callable
 
 import torch
+
+CPU_OUT_OF_MEMORY = ("allocate memory", "could not create a primitive", "could not create a memory")
+"""How torch's allocator and oneDNN tell it; neither has an error of its own."""
 
 
 def find_budget(fits: Callable[[int], bool], start: int, *, most: int = 1 << 24, step: float = 0.05) -> int:
@@ -30,13 +34,23 @@ def find_budget(fits: Callable[[int], bool], start: int, *, most: int = 1 << 24,
 
 
 def fits_in_memory(train_step: Callable[[], None]) -> bool:
-    """Run a step; False where the GPU ran out of memory, which is given back."""
+    """Run a step; False where the GPU, or a process under :func:`limit_memory`, ran out of memory; it is given back."""
     try:
         train_step()
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        if not known and not any(words in str(error) for words in CPU_OUT_OF_MEMORY):
+            raise
         fitted = False
     else:
         fitted = True
     gc.collect()
-    torch.cuda.empty_cache()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     return fitted
+
+
+def limit_memory(gib: float) -> None:
+    """Let this process hold so much memory (private, writable) and no more: what asks for more fails at once."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (round(gib * 2**30), hard))

@@ -7,6 +7,7 @@ would weigh short targets more). Shapes: B rows, S text positions, A clips, T me
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from wearllama.training.config import TrainConfig, training_arguments
 from wearllama.training.distill import check_teacher
 from wearllama.training.ema import MovingAverage
 from wearllama.training.resume import cut_logs
+from wearllama.training.staging import Stager
 from wearllama.training.stream import EpochSampler
 from wearllama.training.trainer import NonFiniteLossError, SftTrainer
 
@@ -89,7 +91,8 @@ def run_sft(
     if config.distill:
         check_teacher(model)
     stop = GracefulStop()
-    average = MovingAverage(model, config.ema) if config.ema else None
+    stager = Stager(run_dir, Path(config.staging), config.keep_checkpoints) if config.staging else None
+    average = MovingAverage(model, config.ema, stager and stager.folder) if config.ema else None
     tasks = sorted({example.task for data in (train_data, validation_data) if data for example in data.examples})
     trainer = SftTrainer(
         model=model,
@@ -104,11 +107,12 @@ def run_sft(
             packed=config.packed,
         ),
         processing_class=processor,
-        callbacks=[stop, *([average] if average else []), MarkCheckpoints()],
+        callbacks=[stop, *([average] if average else []), MarkCheckpoints(stager)],
         sampler=sampler,
         config=config,
         tasks=tasks,
         tolerance=tolerance,
+        stager=stager,
     )
     trainer.remove_callback(ProgressCallback)
     trainer.add_callback(ProgressBar())
@@ -117,7 +121,8 @@ def run_sft(
         cut_logs(run_dir, None)
     if checkpoint is not None:
         trainer.start_step = int(checkpoint.name.rpartition("-")[2])
-    output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with stager or nullcontext():
+        output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     final = run_dir / FINAL
     if stop.stopped_by is None:
         if average:

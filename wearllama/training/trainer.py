@@ -18,6 +18,7 @@ from wearllama.training.distill import TAUGHT, TEACHER, divergence, teacher_logi
 from wearllama.training.flops import flops_model, peak_flops
 from wearllama.training.optimiser import set_rates
 from wearllama.training.runlog import IdLog, RunLog, Tally
+from wearllama.training.staging import Stager
 from wearllama.training.stream import BatchStream, EpochSampler
 
 
@@ -29,9 +30,17 @@ class SftTrainer(Trainer):
     """Trainer over a :class:`BatchStream`; stops on a non-finite loss and logs what a run costs and learns."""
 
     def __init__(
-        self, *, sampler: EpochSampler, config: TrainConfig, tasks: Sequence[str], tolerance: float, **kwargs: Any
+        self,
+        *,
+        sampler: EpochSampler,
+        config: TrainConfig,
+        tasks: Sequence[str],
+        tolerance: float,
+        stager: Stager | None = None,
+        **kwargs: Any,
     ) -> None:
         model = kwargs["model"]
+        self.stager = stager
         super().__init__(**kwargs)
         self.sampler = sampler
         self.config = config
@@ -68,6 +77,15 @@ class SftTrainer(Trainer):
         if fresh and trained is not None:
             set_rates(optimizer, trained, self.config.rates)
         return optimizer
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        if self.stager is not None:
+            self.stager.wait()  # the staging folder has room for one
+        super()._save_checkpoint(model, trial)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        """Where the library writes checkpoints."""
+        return str(self.stager.folder) if self.stager is not None else super()._get_output_dir(trial)
 
     def _worker_settings(self) -> dict[str, Any]:
         if not self.config.workers:
