@@ -112,10 +112,16 @@ class Stacking(nn.Module):
         self.out = nn.Linear(config.n_mels * STACKED_FRAMES, config.width)
 
     def forward(self, feats_BTF: Tensor, lengths_B: Tensor, spans: Spans | None = None) -> tuple[Tensor, Tensor]:
-        mask_BT = valid_mask(lengths_B, feats_BTF.shape[1]) if spans is None else spans.mask(1)
-        x_BTF = feats_BTF * mask_BT[..., None].to(feats_BTF.dtype)
+        x_BTF = feats_BTF
+        if spans is None:  # a row is packed with zeros
+            x_BTF = x_BTF * valid_mask(lengths_B, x_BTF.shape[1])[..., None].to(x_BTF.dtype)
         x_BTF = F.pad(x_BTF, (0, 0, 0, -x_BTF.shape[1] % STACKED_FRAMES))
         return self.out(x_BTF.unflatten(1, (-1, STACKED_FRAMES)).flatten(2)), -(-lengths_B // STACKED_FRAMES)
+
+
+def silu(x: Tensor, *, fast: bool) -> Tensor:
+    """SiLU; of a fast encoder in the memory of what went in, where no gradient needs it."""
+    return F.silu(x, inplace=fast and not torch.is_grad_enabled())
 
 
 class Subsampling(nn.Module):
@@ -125,7 +131,7 @@ class Subsampling(nn.Module):
         super().__init__()
         channels = [config.n_mels] + [config.subsampling_width] * SUBSAMPLING_STAGES
         self.in_channels = channels[:-1]
-        self.causal = config.causal
+        self.causal, self.fast = config.causal, config.fast
         padding = 0 if config.causal else 2
         self.convs = nn.ModuleList(
             FrameConv(before, after, kernel_size=5, stride=2, padding=padding) for before, after in pairwise(channels)
@@ -136,11 +142,12 @@ class Subsampling(nn.Module):
     def forward(self, feats_BTF: Tensor, lengths_B: Tensor, spans: Spans | None = None) -> tuple[Tensor, Tensor]:
         x_BTC = feats_BTF
         for stage, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            mask_BT = valid_mask(lengths_B, x_BTC.shape[1]) if spans is None else spans.mask(2**stage)
-            x_BTC = x_BTC * mask_BT[..., None].to(x_BTC.dtype)
+            if spans is None or stage > 0:  # a row is packed with zeros
+                mask_BT = valid_mask(lengths_B, x_BTC.shape[1]) if spans is None else spans.mask(2**stage)
+                x_BTC = x_BTC * mask_BT[..., None].to(x_BTC.dtype)
             if self.causal:  # frame i of a stage ends with frame 2 i + 1 below: its own pair
                 x_BTC = F.pad(x_BTC, (0, 0, 3, 1))
-            x_BTC = F.silu(norm(conv(x_BTC.transpose(1, 2)).transpose(1, 2)))
+            x_BTC = silu(norm(conv(x_BTC.transpose(1, 2)).transpose(1, 2)), fast=self.fast)
             lengths_B = (lengths_B + 1) // 2
         return self.out(x_BTC), lengths_B
 
@@ -153,9 +160,10 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(config.width, hidden)
         self.down = nn.Linear(hidden, config.width)
         self.dropout = nn.Dropout(config.dropout)
+        self.fast = config.fast
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        return self.dropout(self.down(self.dropout(F.silu(self.up(self.norm(x_BLD))))))
+        return self.dropout(self.down(self.dropout(silu(self.up(self.norm(x_BLD)), fast=self.fast))))
 
 
 class Attention(nn.Module):
@@ -191,7 +199,7 @@ class ConvolutionModule(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.gate = nn.Linear(config.width, 2 * config.width)
         self.past = config.kernel - 1 if config.causal else 0
-        self.gap = config.gap
+        self.gap, self.fast = config.gap, config.fast
         padding = 0 if config.causal else config.kernel // 2
         self.depthwise = FrameConv(config.width, config.width, config.kernel, padding=padding, groups=config.width)
         self.inner_norm = nn.LayerNorm(config.width)
@@ -201,16 +209,14 @@ class ConvolutionModule(nn.Module):
     def forward(self, x_BLD: Tensor, valid: Tensor | Spans) -> Tensor:
         """``valid``: boolean (B, L) of the clips' frames, or the clips of a packed row."""
         x_BLD = F.glu(self.gate(self.norm(x_BLD)), dim=-1)
-        if isinstance(valid, Spans):  # neither padding nor a neighbour must reach the depthwise window
-            x_BLD = spread(x_BLD, valid, self.gap)
-        else:
-            x_BLD = x_BLD * valid[..., None].to(x_BLD.dtype)
+        # Neither padding nor a neighbour must reach the depthwise window.
+        x_BLD = spread(x_BLD, valid, self.gap) if isinstance(valid, Spans) else x_BLD * valid[..., None].to(x_BLD.dtype)
         if self.past:
             x_BLD = F.pad(x_BLD, (0, 0, self.past, 0))
         x_BLD = self.depthwise(x_BLD.transpose(1, 2)).transpose(1, 2)
         if isinstance(valid, Spans):
             x_BLD = close(x_BLD, valid, self.gap)
-        return self.dropout(self.out(F.silu(self.inner_norm(x_BLD))))
+        return self.dropout(self.out(silu(self.inner_norm(x_BLD), fast=self.fast)))
 
 
 class ConformerBlock(nn.Module):

@@ -76,10 +76,14 @@ class _Convolution(torch.autograd.Function):
 
 def _weight_gradient(x_BCT: Tensor, grad_BDM: Tensor, taps: int, stride: int, padding: int) -> Tensor:
     """One product a clip and tap: every ``stride``-th frame of the input, from the tap's place, with the gradient."""
-    frames = grad_BDM.shape[2]
-    x_BTC = F.pad(x_BCT.transpose(1, 2), (0, 0, padding, padding))
+    frames = x_BCT.shape[2]
     sum_XCD = x_BCT.new_zeros(taps, x_BCT.shape[1], grad_BDM.shape[1])
-    for x_TC, grad_DM in zip(x_BTC, grad_BDM, strict=True):
+    for x_CT, grad_DM in zip(x_BCT, grad_BDM, strict=True):
         for tap, sum_CD in enumerate(sum_XCD):
-            sum_CD.addmm_(x_TC[tap : tap + stride * (frames - 1) + 1 : stride].t(), grad_DM.t())
+            shift = tap - padding  # frame of the input under this tap at the first frame of the output
+            first = max(0, -(shift // stride))
+            last = min(grad_DM.shape[1], (frames - 1 - shift) // stride + 1)
+            if first < last:
+                seen_CM = x_CT[:, stride * first + shift : stride * (last - 1) + shift + 1 : stride]
+                sum_CD.addmm_(seen_CM, grad_DM[:, first:last].t())
     return sum_XCD.permute(2, 1, 0)

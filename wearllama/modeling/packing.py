@@ -51,9 +51,10 @@ class Spans:
 def pack(feats_BTF: Tensor, mel_lengths_B: Tensor, *, stride: int, gap: int) -> tuple[Tensor, Spans]:
     """The valid frames of all clips in one row (1, N * stride, F)."""
     spans = Spans(mel_lengths_B.tolist(), stride, gap, feats_BTF.device)
+    zeros_TF = feats_BTF.new_zeros((gap + 1) * stride, feats_BTF.shape[2])
     pieces = []
     for feats_TF, mel_length, length in zip(feats_BTF, spans.mel_lengths, spans.lengths, strict=True):
-        pieces.append(F.pad(feats_TF[:mel_length], (0, 0, 0, (length + gap) * stride - mel_length)))
+        pieces += [feats_TF[:mel_length], zeros_TF[: (length + gap) * stride - mel_length]]
     return torch.cat(pieces)[None], spans
 
 
