@@ -76,7 +76,9 @@ class Wav2Vec2Way(Fronted):
             layerdrop=0.0,
         )  # fmt: skip
         config._attn_implementation = "sdpa"
-        super().__init__(sizes, Wav2Vec2ConformerEncoder(config))
+        blocks = Wav2Vec2ConformerEncoder(config)
+        del blocks.pos_conv_embed  # made but never called: parameters that work are what is compared
+        super().__init__(sizes, blocks)
 
     def forward(self, feats_BTF: Tensor, mel_lengths_B: Tensor) -> Tensor:
         x_BLD, lengths_B = self.subsampling(feats_BTF, mel_lengths_B)

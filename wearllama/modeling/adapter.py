@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wearllama.modeling.conformer import rotary_tables, rotate
+from wearllama.modeling.rotary import rotary_tables, rotate
 
 ADAPTER_STRIDE = 2
 

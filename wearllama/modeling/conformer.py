@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from wearllama.modeling.contexts import attention_mask, check_contexts, draw_look_ahead, find_context
-from wearllama.modeling.packing import Spans, pack, packed_attention, unpack
+from wearllama.modeling.frame_conv import FrameConv
+from wearllama.modeling.packing import Spans, close, pack, packed_attention, spread, unpack
+from wearllama.modeling.rotary import rotary_tables, rotate, rotate_projected
 
 SUBSAMPLING_STAGES = 3  # 2**3 = timebase.MEL_FRAMES_PER_EMBEDDING
 STACKED_FRAMES = 4
@@ -81,8 +83,15 @@ class ConformerConfig:
 
     @property
     def gap(self) -> int:
-        """Zeroed encoder frames that keep the convolutions of two clips in one row apart."""
-        return max(1, self.kernel - 1 if self.causal else self.kernel // 2)
+        """Zeroed encoder frames that keep the blocks' convolutions of two clips in one row apart."""
+        return self.kernel - 1 if self.causal else self.kernel // 2
+
+    @property
+    def front_gap(self) -> int:
+        """The same for the subsampling, whose last stage looks back two frames of 40 ms, or three."""
+        if self.subsampling == "stacking":
+            return 0
+        return 2 if self.causal else 1
 
 
 class EncoderOutput(NamedTuple):
@@ -95,34 +104,6 @@ def valid_mask(lengths_B: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=lengths_B.device)[None, :] < lengths_B[:, None]
 
 
-def rotary_tables(length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and sine tables (L, K) of rotary positions (Su et al. 2021, equation 34), always fp32."""
-    inverse_K2 = 10_000.0 ** (-torch.arange(0, head_width, 2, device=device, dtype=torch.float32) / head_width)
-    angles_LK2 = torch.arange(length, device=device, dtype=torch.float32)[:, None] * inverse_K2
-    angles_LK = torch.cat([angles_LK2, angles_LK2], dim=-1)
-    return angles_LK.cos(), angles_LK.sin()
-
-
-def rotate(x_BHLK: Tensor, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
-    first, second = x_BHLK.float().chunk(2, dim=-1)
-    turned = x_BHLK * cos_LK + torch.cat([-second, first], dim=-1) * sin_LK
-    return turned.to(x_BHLK.dtype)
-
-
-class FrameConv(nn.Conv1d):
-    """``nn.Conv1d`` over frames whose channels lie last in memory: no copies, 2 to 8 times as fast on a CPU."""
-
-    channels_last = False
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not self.channels_last or input.device.type != "cpu":
-            return super().forward(input)
-        stride, padding = (1, *self.stride), (0, int(self.padding[0]))
-        return F.conv2d(
-            input.unsqueeze(2), self.weight.unsqueeze(2), self.bias, stride, padding, groups=self.groups
-        ).squeeze(2)
-
-
 class Stacking(nn.Module):
     """Four mel frames side by side, and a linear layer to the width."""
 
@@ -131,10 +112,16 @@ class Stacking(nn.Module):
         self.out = nn.Linear(config.n_mels * STACKED_FRAMES, config.width)
 
     def forward(self, feats_BTF: Tensor, lengths_B: Tensor, spans: Spans | None = None) -> tuple[Tensor, Tensor]:
-        mask_BT = valid_mask(lengths_B, feats_BTF.shape[1]) if spans is None else spans.mask(1)
-        x_BTF = feats_BTF * mask_BT[..., None].to(feats_BTF.dtype)
+        x_BTF = feats_BTF
+        if spans is None:  # a row is packed with zeros
+            x_BTF = x_BTF * valid_mask(lengths_B, x_BTF.shape[1])[..., None].to(x_BTF.dtype)
         x_BTF = F.pad(x_BTF, (0, 0, 0, -x_BTF.shape[1] % STACKED_FRAMES))
         return self.out(x_BTF.unflatten(1, (-1, STACKED_FRAMES)).flatten(2)), -(-lengths_B // STACKED_FRAMES)
+
+
+def silu(x: Tensor, *, fast: bool) -> Tensor:
+    """SiLU; of a fast encoder in the memory of what went in, where no gradient needs it."""
+    return F.silu(x, inplace=fast and not torch.is_grad_enabled())
 
 
 class Subsampling(nn.Module):
@@ -144,7 +131,7 @@ class Subsampling(nn.Module):
         super().__init__()
         channels = [config.n_mels] + [config.subsampling_width] * SUBSAMPLING_STAGES
         self.in_channels = channels[:-1]
-        self.causal = config.causal
+        self.causal, self.fast = config.causal, config.fast
         padding = 0 if config.causal else 2
         self.convs = nn.ModuleList(
             FrameConv(before, after, kernel_size=5, stride=2, padding=padding) for before, after in pairwise(channels)
@@ -155,11 +142,12 @@ class Subsampling(nn.Module):
     def forward(self, feats_BTF: Tensor, lengths_B: Tensor, spans: Spans | None = None) -> tuple[Tensor, Tensor]:
         x_BTC = feats_BTF
         for stage, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            mask_BT = valid_mask(lengths_B, x_BTC.shape[1]) if spans is None else spans.mask(2**stage)
-            x_BTC = x_BTC * mask_BT[..., None].to(x_BTC.dtype)
+            if spans is None or stage > 0:  # a row is packed with zeros
+                mask_BT = valid_mask(lengths_B, x_BTC.shape[1]) if spans is None else spans.mask(2**stage)
+                x_BTC = x_BTC * mask_BT[..., None].to(x_BTC.dtype)
             if self.causal:  # frame i of a stage ends with frame 2 i + 1 below: its own pair
                 x_BTC = F.pad(x_BTC, (0, 0, 3, 1))
-            x_BTC = F.silu(norm(conv(x_BTC.transpose(1, 2)).transpose(1, 2)))
+            x_BTC = silu(norm(conv(x_BTC.transpose(1, 2)).transpose(1, 2)), fast=self.fast)
             lengths_B = (lengths_B + 1) // 2
         return self.out(x_BTC), lengths_B
 
@@ -172,9 +160,10 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(config.width, hidden)
         self.down = nn.Linear(hidden, config.width)
         self.dropout = nn.Dropout(config.dropout)
+        self.fast = config.fast
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        return self.dropout(self.down(self.dropout(F.silu(self.up(self.norm(x_BLD))))))
+        return self.dropout(self.down(self.dropout(silu(self.up(self.norm(x_BLD)), fast=self.fast))))
 
 
 class Attention(nn.Module):
@@ -191,14 +180,15 @@ class Attention(nn.Module):
     def forward(self, x_BLD: Tensor, attend: Tensor | Spans, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
         """``attend``: boolean (B, 1, 1 or L, L) of the keys that count (``contexts``), or the clips of a packed row."""
         batch, length, width = x_BLD.shape
-        qkv = self.qkv(self.norm(x_BLD)).view(batch, length, 3, self.heads, width // self.heads)
-        q_BHLK, k_BHLK, v_BHLK = qkv.permute(2, 0, 3, 1, 4)
-        q_BHLK, k_BHLK = rotate(q_BHLK, cos_LK, sin_LK), rotate(k_BHLK, cos_LK, sin_LK)
+        qkv_BL3HK = self.qkv(self.norm(x_BLD)).view(batch, length, 3, self.heads, width // self.heads)
         if isinstance(attend, Spans):
-            mixed_BHLK = packed_attention(q_BHLK, k_BHLK, v_BHLK, attend)
+            mixed_BLHK = packed_attention(rotate_projected(qkv_BL3HK, cos_LK, sin_LK), attend)
         else:
+            q_BHLK, k_BHLK, v_BHLK = qkv_BL3HK.permute(2, 0, 3, 1, 4)
+            q_BHLK, k_BHLK = rotate(q_BHLK, cos_LK, sin_LK), rotate(k_BHLK, cos_LK, sin_LK)
             mixed_BHLK = F.scaled_dot_product_attention(q_BHLK, k_BHLK, v_BHLK, attn_mask=attend)
-        return self.dropout(self.out(mixed_BHLK.transpose(1, 2).reshape(batch, length, width)))
+            mixed_BLHK = mixed_BHLK.transpose(1, 2)
+        return self.dropout(self.out(mixed_BLHK.reshape(batch, length, width)))
 
 
 class ConvolutionModule(nn.Module):
@@ -209,19 +199,24 @@ class ConvolutionModule(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.gate = nn.Linear(config.width, 2 * config.width)
         self.past = config.kernel - 1 if config.causal else 0
+        self.gap, self.fast = config.gap, config.fast
         padding = 0 if config.causal else config.kernel // 2
         self.depthwise = FrameConv(config.width, config.width, config.kernel, padding=padding, groups=config.width)
         self.inner_norm = nn.LayerNorm(config.width)
         self.out = nn.Linear(config.width, config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+    def forward(self, x_BLD: Tensor, valid: Tensor | Spans) -> Tensor:
+        """``valid``: boolean (B, L) of the clips' frames, or the clips of a packed row."""
         x_BLD = F.glu(self.gate(self.norm(x_BLD)), dim=-1)
-        x_BLD = x_BLD * mask_BL[..., None].to(x_BLD.dtype)  # padding must not reach the depthwise window
+        # Neither padding nor a neighbour must reach the depthwise window.
+        x_BLD = spread(x_BLD, valid, self.gap) if isinstance(valid, Spans) else x_BLD * valid[..., None].to(x_BLD.dtype)
         if self.past:
             x_BLD = F.pad(x_BLD, (0, 0, self.past, 0))
         x_BLD = self.depthwise(x_BLD.transpose(1, 2)).transpose(1, 2)
-        return self.dropout(self.out(F.silu(self.inner_norm(x_BLD))))
+        if isinstance(valid, Spans):
+            x_BLD = close(x_BLD, valid, self.gap)
+        return self.dropout(self.out(silu(self.inner_norm(x_BLD), fast=self.fast)))
 
 
 class ConformerBlock(nn.Module):
@@ -233,10 +228,12 @@ class ConformerBlock(nn.Module):
         self.ff_out = FeedForward(config)
         self.norm = nn.LayerNorm(config.width)
 
-    def forward(self, x_BLD: Tensor, mask_BL: Tensor, attend: Tensor | Spans, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
+    def forward(
+        self, x_BLD: Tensor, valid: Tensor | Spans, attend: Tensor | Spans, cos_LK: Tensor, sin_LK: Tensor
+    ) -> Tensor:
         x_BLD = torch.add(x_BLD, self.ff_in(x_BLD), alpha=0.5)
         x_BLD = x_BLD + self.attention(x_BLD, attend, cos_LK, sin_LK)
-        x_BLD = x_BLD + self.convolution(x_BLD, mask_BL)
+        x_BLD = x_BLD + self.convolution(x_BLD, valid)
         return self.norm(torch.add(x_BLD, self.ff_out(x_BLD), alpha=0.5))
 
 
@@ -291,22 +288,25 @@ class ConformerEncoder(nn.Module):
         size = -(-feats_BTF.shape[1] // self.config.stride)
         spans = None
         if self._packs(feats_BTF, mel_lengths_B):
-            feats_BTF, spans = pack(feats_BTF, mel_lengths_B, stride=self.config.stride, gap=self.config.gap)
+            feats_BTF, spans = pack(feats_BTF, mel_lengths_B, stride=self.config.stride, gap=self.config.front_gap)
         x_BLD, lengths_B = self.subsampling(feats_BTF, mel_lengths_B, spans)
-        mask_BL = valid_mask(lengths_B, size) if spans is None else spans.mask(self.config.stride)
-        attend = attention_mask(mask_BL, context) if spans is None else spans
-        longest = size if spans is None else size + self.config.gap
-        cos_LK, sin_LK = rotary_tables(longest, self.config.width // self.config.heads, x_BLD.device)
-        if spans is not None:
+        cos_LK, sin_LK = rotary_tables(size, self.config.width // self.config.heads, x_BLD.device)
+        valid: Tensor | Spans
+        attend: Tensor | Spans
+        if spans is None:
+            valid = valid_mask(lengths_B, size)
+            attend = attention_mask(valid, context)
+        else:
+            x_BLD, valid, attend = close(x_BLD, spans, spans.gap), spans, spans
             cos_LK, sin_LK = cos_LK[spans.positions()], sin_LK[spans.positions()]
         kept = []
         for number, block in enumerate(self.blocks, start=1):
             if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
-                x_BLD = checkpoint(block, x_BLD, mask_BL, attend, cos_LK, sin_LK, use_reentrant=False)
+                x_BLD = checkpoint(block, x_BLD, valid, attend, cos_LK, sin_LK, use_reentrant=False)
             else:
-                x_BLD = block(x_BLD, mask_BL, attend, cos_LK, sin_LK)
+                x_BLD = block(x_BLD, valid, attend, cos_LK, sin_LK)
             if number in layers:
-                kept.append(x_BLD * mask_BL[..., None].to(x_BLD.dtype) if spans is None else unpack(x_BLD, spans, size))
+                kept.append(_clips(x_BLD, valid, size))
         return kept, lengths_B
 
     def _packs(self, feats_BTF: Tensor, mel_lengths_B: Tensor) -> bool:
@@ -314,5 +314,12 @@ class ConformerEncoder(nn.Module):
         if not self.config.fast or self.config.contexts or torch.compiler.is_compiling():
             return False
         batch, frames, _ = feats_BTF.shape
-        row = int(mel_lengths_B.sum()) // self.config.stride + batch * (self.config.gap + 1)
+        row = int(mel_lengths_B.sum()) // self.config.stride + batch * (self.config.front_gap + 1)
         return row <= PACKING_PAYS * batch * frames / self.config.stride
+
+
+def _clips(x_BLD: Tensor, valid: Tensor | Spans, size: int) -> Tensor:
+    """The clips' frames (B, size, D), zeros behind each."""
+    if isinstance(valid, Spans):
+        return unpack(x_BLD, valid, size)
+    return x_BLD * valid[..., None].to(x_BLD.dtype)

@@ -21,11 +21,10 @@ from wearllama.modeling.conformer import (
     ConformerEncoder,
     ConvolutionModule,
     Subsampling,
-    rotary_tables,
-    rotate,
 )
 from wearllama.modeling.contexts import context_mask, find_context
 from wearllama.modeling.projector import Projector
+from wearllama.modeling.rotary import rotary_tables, rotate
 
 
 @dataclass
