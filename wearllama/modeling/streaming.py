@@ -196,9 +196,7 @@ class StreamingSession:
             self._feats.append(feats_CTF)
             return self._encode_whole() if last else feats_CTF
         feats_CTF = feats_CTF.to(self.model.device)
-        encoded_CLD = self._encoder.push(feats_CTF)
-        if last:
-            encoded_CLD = torch.cat((encoded_CLD, self._encoder.finish()), dim=1)
+        encoded_CLD = self._encoder.finish(feats_CTF) if last else self._encoder.push(feats_CTF)
         audio_1PE = interleave_channels(self._projector.push(encoded_CLD[None], last=last))
         if not last and audio_1PE.shape[1]:
             self._decoding.feed(audio_1PE, logits=False)
