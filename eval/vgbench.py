@@ -8,6 +8,7 @@ Run as: python eval/vgbench.py ckpt=runs/demo/sft data=data/demo/vgbench/manifes
         python eval/vgbench.py ckpt=... data=data/vgbench vgbench.protocol=voices
         python eval/vgbench.py ckpt=... data=data/vgbench vgbench.scenarios=[factorised]
         python eval/vgbench.py ckpt=... adaptation=measured    # training-free: self_report, measured, chunked
+        python eval/vgbench.py ckpt=... array=aria7 data=data/aria7/vgbench/manifest.jsonl    # another array
         python eval/vgbench.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was
@@ -15,8 +16,9 @@ stopped goes on where it was; one that is complete is only scored again. Results
 Two runs on the same items are compared by tools/compare.py (paired bootstrap, McNemar's exact test).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from wearllama.audio.array import load_array
 from wearllama.evaluation.commands import RunCommand, run_benchmark
 from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
 from wearllama_launch import existing_path, launch
@@ -37,9 +39,12 @@ def main(config: VGBenchCommand) -> None:
     if config.ckpt is not None:
         existing_path(config.ckpt, "ckpt")
     manifest = existing_path(config.data, "data")
-    examples = load_vgbench(manifest, config.vgbench)
+    settings = config.vgbench
+    if config.array is not None:
+        settings = replace(settings, audio_channels=load_array(config.array).num_mics)
+    examples = load_vgbench(manifest, settings)
     root = manifest if manifest.is_dir() else manifest.parent
-    run_benchmark("vgbench", config, examples, root=root, channels=config.vgbench.audio_channels)
+    run_benchmark("vgbench", config, examples, root=root, channels=settings.audio_channels)
 
 
 if __name__ == "__main__":

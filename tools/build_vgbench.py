@@ -14,7 +14,7 @@ heard sides of training pairs with balanced cues or random gaps), balance.json a
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from wearllama.data.demo_layout import Studio, vgbench_row, write_lines
 from wearllama.data.demo_scenes import GAP_S, clip_seconds, scene_messages, scene_target, to_example
 from wearllama.data.demo_speakers import Line
 from wearllama.data.demo_speech import speak_lines
+from wearllama.data.made_from import made_from
 from wearllama.data.manifest import Example, write_manifest
 from wearllama.data.prompts import PromptStyle, load_prompts
 from wearllama.data.vgbench_full import PROTOCOLS, BuiltItem, VgBenchPlan, describe_balance, factorised, plan_items
@@ -40,6 +41,8 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
+VERSION = 1
+"""Raised when the same settings and texts give other data."""
 DEMO = VgBenchPlan(
     switch_pairs=300, self_talk=80, side_talk=60,
     voices=("flite/rms", "flite/slt", "flite/kal16", "flite/awb"), held_out_voices=("pico/en-US", "pico/en-GB"),
@@ -61,6 +64,8 @@ class BuildVgBench:
     """``demo``: a plan of fewer items and quick voices in place of ``plan``."""
     prompts: PromptStyle = "compact"
     """Of the rows' messages: ``full`` for real decoders, ``compact`` for the demo scale."""
+    benchmark: bool = True
+    """False: training rows only, which is what the demo's GRPO needs."""
     recordings: str | None = None
     """Folder with index.jsonl ({"file", "speaker", "text"} a line) of what speakers read."""
     workers: int = 2
@@ -81,20 +86,37 @@ def main(config: BuildVgBench) -> None:
         return
     items = plan_items(config.plan)
     items += factorised(items)
+    if not config.benchmark:
+        items = [built for built in items if is_trained(built, "items")]
     lines = {line.id: line for built in items if not built.item.scene.text_only for line in built.item.scene.lines}
     if config.script_only:
         write_lines(out_dir / "script.jsonl", script(list(lines.values())))
         print(f"{out_dir}/script.jsonl: {len(lines)} sentences to read")
         return
     bank = RirBank.open(existing_path(config.bank, "bank"))
+    key = made_from(VERSION, config, bank=config.bank)
+    if built_from(out_dir) == key:
+        print(f"{out_dir} is built already (check=true holds its files against lock.json)")
+        return
     if config.recordings is not None:
         place_recordings(existing_path(config.recordings, "recordings"), list(lines.values()), out_dir)
     spoken = speak_lines(list(lines.values()), out_dir, workers=config.workers)
     print(f"speech: {spoken} clips spoken, {len(lines)} in all")
     build(config, items, lines, bank, out_dir)
     write_json(out_dir / "balance.json", describe_balance(items), indent=2)
-    write_json(out_dir / "lock.json", lock_of(out_dir), indent=2)
+    write_json(out_dir / "lock.json", {"made_from": key, **lock_of(out_dir)}, indent=2)
     print(f"{out_dir}: {json.dumps(describe_balance(items)['items'])}, {len(items)} conditions; lock.json written")
+
+
+def built_from(out_dir: Path) -> str | None:
+    """Hash of what a finished folder was made from."""
+    path = out_dir / "lock.json"
+    return json.loads(path.read_text()).get("made_from") if path.is_file() else None
+
+
+def is_trained(built: BuiltItem, protocol: str) -> bool:
+    """Whether a protocol's training part has the item."""
+    return built.splits[protocol] == "train" and built.item.scenario != "factorised"
 
 
 def script(lines: list[Line]) -> list[dict[str, Any]]:
@@ -125,9 +147,9 @@ def build(config: BuildVgBench, items: list[BuiltItem], lines: dict[str, Line], 
         mono_rows.append(mono_row(built, rows[-1], room, out_dir))
     write_lines(out_dir / "manifest.jsonl", rows)
     write_lines(out_dir / "mono.jsonl", mono_rows)
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOLS if config.benchmark else ("items",):
         name = "train.jsonl" if protocol == "items" else f"train-{protocol}.jsonl"
-        write_manifest(out_dir / name, examples(items, rows, studios["train"], lambda b, p=protocol: b.splits[p]))
+        write_manifest(out_dir / name, examples(items, rows, studios["train"], protocol))
     cues: tuple[Literal["balanced", "random_gaps"], ...] = ("balanced", "random_gaps")
     for cue in cues:
         write_manifest(out_dir / f"cues-{cue}.jsonl", cue_rows(items, studios["train"], cue, config.plan.seed))
@@ -178,13 +200,11 @@ def cue_rows(
         yield example
 
 
-def examples(
-    items: list[BuiltItem], rows: list[dict[str, Any]], studio: Studio, split_of: Callable[[BuiltItem], str]
-) -> Iterator[Example]:
+def examples(items: list[BuiltItem], rows: list[dict[str, Any]], studio: Studio, protocol: str) -> Iterator[Example]:
     """Training rows (contract 7) of a protocol; the heard sides of a pair are one group of GRPO."""
     for built, row in zip(items, rows, strict=True):
         item = built.item
-        if split_of(built) != "train" or item.scenario == "factorised":
+        if not is_trained(built, protocol):
             continue
         metadata: dict[str, Any] = {"dialect": "vgbench", "template": row["template_id"], "tool": row.get("tool")}
         if row["audio"]:

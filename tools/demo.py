@@ -53,16 +53,21 @@ STAGES = (
     Stage("report", "draw up the table and the page", "tools/report_demo.py", 0.2),
 )
 GRPO_STAGES = (
-    Stage("pairs", "speak counterfactual pairs", "tools/build_vgbench.py preset=demo out_dir=data/demo_pairs", 4.0),
+    Stage(
+        "pairs",
+        "speak counterfactual pairs",
+        "tools/build_vgbench.py preset=demo benchmark=false out_dir=data/demo_pairs",
+        1.5,
+    ),
     Stage(
         "grpo",
         "compare both sides of pairs (GRPO)",
         "recipes/grpo.py experiment=demo_grpo ckpt=runs/demo/sft run_dir=runs/demo/grpo",
-        4.0,
+        1.5,
     ),
-    Stage("gate", "evaluate VGBench after GRPO", "eval/vgbench.py ckpt=runs/demo/grpo", 0.8),
+    Stage("gate", "evaluate VGBench after GRPO", "eval/vgbench.py ckpt=runs/demo/grpo controls=[]", 0.5),
 )
-"""What ``grpo=true`` adds between the evaluation of the supervised model and the report."""
+"""Between the evaluation of the supervised model and the report, which shows both."""
 StageName = Literal[
     "fetch", "bank", "prepare", "read", "train", "wearvox", "vgbench", "pairs", "grpo", "gate", "report"
 ]
@@ -74,8 +79,8 @@ class DemoCommand:
 
     from_stage: StageName = "fetch"
     to_stage: StageName = "report"
-    grpo: bool = False
-    """End with a short GRPO stage; its evaluation stands beside the first one in runs/eval/vgbench."""
+    grpo: bool = True
+    """End with a short GRPO stage; the report then has a column for the model after it."""
     times: str = "runs/demo/times.json"
     """Where the seconds of each stage are kept."""
 

@@ -6,11 +6,8 @@ Needs the RIR bank (tools/build_rir_bank.py). Every stage is skipped when its ou
 settings, texts and bank; Ctrl-C loses at most the clip in progress.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from importlib import resources
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from wearllama.data.demo_speakers import Pool, ReadingConfig, train_lines
 from wearllama.data.demo_speech import available_engines, speak_lines
 from wearllama.data.demo_splits import check_disjoint, split_record
 from wearllama.data.demo_training import KEPT_SHARES, TrainPlanner, TrainRows, written_scenes
+from wearllama.data.made_from import made_from
 from wearllama.data.manifest import Example, write_manifest
 from wearllama.data.prompts import load_prompts
 from wearllama.simulation.bank import RirBank
@@ -130,13 +128,7 @@ def needed_lines(scenes: list[Scene]) -> list[Any]:
 
 def data_key(config: PrepareDemo, engines: tuple[str, ...], chatter: list[str]) -> str:
     """What the data were made from: settings, texts, engines and bank."""
-    settings = asdict(config)
-    settings.pop("workers")
-    folder = resources.files("wearllama.data").joinpath("texts")
-    texts = {item.name: item.read_text(encoding="utf-8") for item in folder.iterdir() if item.name.endswith(".yaml")}
-    meta = (Path(config.bank) / "meta.json").read_text()
-    described = json.dumps([VERSION, settings, sorted(texts.items()), engines, chatter, meta], sort_keys=True)
-    return hashlib.sha256(described.encode()).hexdigest()[:16]
+    return made_from(VERSION, config, (engines, chatter), bank=config.bank)
 
 
 _OUTPUTS = {

@@ -1,6 +1,7 @@
 """Conditions between file and model: other keys, other folders, the right sound, and nothing mixed."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from wearllama.evaluation.conditions import (
     ConditionSettings,
     condition_folder,
     condition_key,
+    mono_under,
     under_condition,
 )
 from wearllama.evaluation.harness import HarnessConfig, keys_of
+from wearllama.evaluation.mono import AudioLimit, Heard, MonoAdapter
+from wearllama.evaluation.output import Output
 from wearllama.evaluation.report import read_run
 from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
@@ -188,3 +192,33 @@ def test_what_is_missing_is_said_before_the_run(
 def test_folders() -> None:
     assert condition_folder(Path("a"), None) == Path("a")
     assert condition_folder(Path("a"), Condition(kind="snr", value=-5.0)) == Path("a/conditions/snr_-5")
+
+
+class Listener(MonoAdapter):
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__({"model": "listener", "weights": "none"}, {}, limit=AudioLimit())
+        self.heard: list[torch.Tensor] = []
+
+    def answer(self, items: Sequence[Heard]) -> list[Output]:
+        self.heard += [item.audio_N for item in items if item.audio_N is not None]
+        return [Output("[Mute]", {}) for _ in items]
+
+
+def test_single_channel_models_hear_conditions_too(
+    model: CheckpointAdapter, examples: list[Example], wearvox_data: Path
+) -> None:
+    """The beam that they get is that of a checkpoint under the same condition, and their key says which one it is."""
+    listener = Listener()
+    (condition,) = parse_conditions("snr:0")
+    under_it = mono_under(listener, condition, ConditionSettings(), wearvox_data, model.processor.array)
+    clip = load_audio(examples[0], wearvox_data)
+    wanted = under(model, "snr:0", wearvox_data).hear(examples[0], clip)
+    under_it.generate(examples[:1], [clip])
+    assert wanted is not None and torch.equal(listener.heard[0], wanted.beam_N)
+    assert under_it.identity["condition"] == "snr:0" and "condition" not in listener.identity
+    listener.generate(examples[:1], [clip])
+    assert torch.equal(listener.heard[1], clip.beam_N)
+    assert under_it.with_input("silence").identity["condition"] == "snr:0"
+    assert under_it.hear(examples[0], None) is None

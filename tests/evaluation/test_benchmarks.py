@@ -184,3 +184,7 @@ def test_both_benchmarks_to_one_table(ckpt: Path, wearvox_data: Path, vgbench_da
     majority = {row[0]: row[4] for row in table.rows}
     assert majority["side-talk [Mute]"].startswith("100.0 %") and majority["tool name"].startswith("0.0 %")
     assert all(row[3] in ("met", "missed") for row in table.rows if row[1] != "-")
+    both = demo_table(runs["wearvox"], runs["vgbench"], runs["vgbench"])
+    after = {row[0]: (row[2], row[-1]) for row in both.rows}
+    assert both.header[-1] == "after GRPO" and after["tool name"][1] == "-"
+    assert after["self-talk: mute"][0] == after["self-talk: mute"][1] != "-"

@@ -17,7 +17,8 @@ from wearllama.training.data import SftData, load_sets
 from wearllama.training.grpo_config import GrpoConfig
 from wearllama.training.grpo_reference import ReferencePolicy, lora_off
 from wearllama.training.policy import Policy
-from wearllama.training.rollout import LocalEngine, encode_items, sample_completions
+from wearllama.training.rollout import LocalEngine, encode_items
+from wearllama.training.sampling import sample_completions
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from wearllama.data.tools import CONSEQUENTIAL_TOOLS
 from wearllama.evaluation.adapters import checkpoint_folder
 from wearllama.modeling.factory import build_model, build_processor, load_checkpoint
 from wearllama.training.policy import Policy
-from wearllama.training.rollout import LocalEngine, Rollouts, encode_items
+from wearllama.training.rollout import LocalEngine, encode_items
+from wearllama.training.sampling import Rollouts
 from wearllama_launch import LaunchError, compose_config, launch
 
 WANTED, TOLERANCE = 3.0, 1e-4

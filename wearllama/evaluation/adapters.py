@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from wearllama.audio.array import load_array
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example
@@ -68,8 +69,13 @@ class CheckpointAdapter:
         device: str | None = None,
         dtype: torch.dtype = torch.float32,
         truncate: bool = False,
+        array: str | None = None,
     ) -> None:
-        """``truncate`` keeps the beginning of a recording that is too long, and says so in the log."""
+        """``truncate`` keeps the beginning of a recording that is too long, and says so in the log.
+
+        ``array``: recordings of this one (a name in conf/array or a file) in place of the checkpoint's; the beam is
+        designed for it.
+        """
         if input not in get_args(Input):
             raise ValueError(f"input is {input!r}, wanted one of {get_args(Input)}")
         folder = checkpoint_folder(path)
@@ -79,7 +85,10 @@ class CheckpointAdapter:
         self.input = input
         self._loaded: list[Any] = []
         self.truncate = truncate
+        self.array = None if array is None else load_array(array)
         self._identity = {"model": folder_name(folder), "weights": weights_hash(folder), "input": input}
+        if self.array is not None:
+            self._identity["array"] = self.array.name
         self._generation: dict[str, Any] = {
             "decoding": "greedy", "max_new_tokens": max_new_tokens, "dtype": str(dtype).removeprefix("torch."),
         }  # fmt: skip
@@ -108,12 +117,14 @@ class CheckpointAdapter:
 
     @property
     def processor(self) -> WearLlamaProcessor:
-        """The checkpoint's own processor."""
+        """The checkpoint's own processor, with another array where one was asked for."""
         return self._load()[1]
 
     def _load(self) -> list[Any]:
         if not self._loaded:
             self._loaded.extend(load_checkpoint(self.folder, dtype=self.dtype, device=self.device))
+            if self.array is not None:
+                self.processor.hear_with(self.array)
         return self._loaded
 
     def with_input(self, input: Input) -> "CheckpointAdapter":

@@ -8,21 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from wearllama.atomic import write_text
+from wearllama.audio.array import load_array
 from wearllama.data.manifest import Example
 from wearllama.data.prompts import content_hash
 from wearllama.evaluation.adaptations import Adaptation, AdaptedAdapter
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.clips import clip_views
-from wearllama.evaluation.conditions import ConditionedAdapter, ConditionSettings, condition_folder, under_condition
+from wearllama.evaluation.conditions import (
+    ConditionedAdapter,
+    ConditionSettings,
+    condition_folder,
+    mono_under,
+    under_condition,
+)
 from wearllama.evaluation.evaluate import BENCHMARKS, Control, evaluate, results
 from wearllama.evaluation.harness import Adapter, HarnessConfig
 from wearllama.evaluation.items import PAGE, write_items
 from wearllama.evaluation.judging import Judges, JudgesConfig
 from wearllama.evaluation.models import AudioModel, ModelSettings, open_model
+from wearllama.evaluation.mono import MonoAdapter
 from wearllama.evaluation.pairs import OWN, ChannelPair, parse_pairs
 from wearllama.evaluation.report import section_of, write_run
 from wearllama.evaluation.tables import conditions_table
 from wearllama.simulation.conditions import CLEAN, Condition, parse_conditions
+
+OWN_ARRAY = "glasses5"
+"""Array of WearVox's recordings, for models that have none."""
 
 
 @dataclass(kw_only=True)
@@ -64,7 +75,8 @@ def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
     name, weights = model.identity["model"], model.identity["weights"]
     if not isinstance(model, CheckpointAdapter):  # a server's address is no name for a folder
         name, weights = re.sub(r"[^\w.+-]+", "-", name), content_hash(model.identity)
-    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}"
+    array = f"-{model.array.name}" if isinstance(model, CheckpointAdapter) and model.array else ""
+    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}{array}"
 
 
 def run_benchmark(
@@ -95,12 +107,12 @@ def run_benchmark(
             condition.check(channels)
     # All adapters first: what a condition lacks is told before hours are spent on another.
     systems = [
-        (condition, _under(heard, condition, command, root))
-        for heard in [_with_pair(model, pair) for pair in parse_pairs(command.pair)]
+        (asked.name if asked else OWN, condition, _under(_with_pair(model, asked), condition, command, root))
+        for asked in parse_pairs(command.pair)
         for condition in conditions
     ]
     pages, found = [], []
-    for condition, system in systems:
+    for asked, condition, system in systems:
         heard = examples if condition is None else under_condition(examples, condition)
         folder = condition_folder(pair_folder(base, _pair(system)), condition)
         adapted = system if command.adaptation is None else AdaptedAdapter(system, command.adaptation)
@@ -108,11 +120,12 @@ def run_benchmark(
         if run is not None:
             pages.append(run[0])
             title = CLEAN if condition is None else condition.name
-            pair = _pair(system)
-            found.append((title if command.pair == OWN else f"{pair.name if pair else OWN} {title}", run[1]))
+            found.append((title if command.pair == OWN else f"{asked} {title}", run[1]))
     if len(found) > 1:
-        table = conditions_table(name, found)
-        kind = "conditions" if command.pair == OWN else "pairs"
+        kind, title = ("conditions", "Under evaluation conditions")
+        if command.pair != OWN:
+            kind, title = "pairs", "Hearing other channels: (in the beam's place)-(in c_0's place), condition"
+        table = conditions_table(name, found, title)
         write_text(base / kind / f"{kind}.md", table.markdown())
         print(f"\n{table.text()}")
     return pages
@@ -133,9 +146,10 @@ def _pair(system: AudioModel) -> ChannelPair | None:
 def _under(model: AudioModel, condition: Condition | None, command: RunCommand, root: Path) -> AudioModel:
     if condition is None:
         return model
-    if not isinstance(model, CheckpointAdapter):
-        raise ValueError(f"condition {condition.name}: only checkpoints are run under conditions, not {command.model}")
-    return ConditionedAdapter(model, condition, command.conditions, root)
+    if isinstance(model, CheckpointAdapter):
+        return ConditionedAdapter(model, condition, command.conditions, root)
+    assert isinstance(model, MonoAdapter), "adaptations come around it later"
+    return mono_under(model, condition, command.conditions, root, load_array(command.array or OWN_ARRAY))
 
 
 def _run_one(

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from wearllama.audio.array import ArrayGeometry
+from wearllama.audio.beamforming import Beam, design_beam, select_channels
 from wearllama.data.manifest import Clip, Example, example_seed
 from wearllama.data.prompts import content_hash
 from wearllama.evaluation.adapters import CheckpointAdapter
+from wearllama.evaluation.mono import MonoAdapter
 from wearllama.simulation.conditions import Condition
 from wearllama.simulation.noise import NoiseBank
 from wearllama.simulation.scene_file import NAME, SceneFile
@@ -33,34 +36,60 @@ class ConditionSettings:
             raise ValueError(f"conditions.seed is {self.seed}, wanted 0 or more")
 
 
+class Alteration:
+    """What a condition makes of the recordings of one benchmark."""
+
+    def __init__(self, condition: Condition, settings: ConditionSettings, root: str | Path) -> None:
+        """``root`` is the benchmark's folder, where a condition of scenes finds how they were rendered."""
+        self.condition, self.settings = condition, settings
+        self._noise = NoiseBank(settings.noise, speech=settings.speech)
+        self._scenes = SceneFile(Path(root) / NAME) if condition.is_scene else None
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The condition and a hash of what it draws from."""
+        described: list[Any] = [self.settings.seed, noise_listing(self._noise)]
+        if self._scenes is not None:
+            described.append(self._scenes.stamp)
+        return {"condition": self.condition.name, "condition_data": content_hash(described)}
+
+    def __call__(self, example: Example, clip: Clip, array: ArrayGeometry, beam: Beam) -> Clip:
+        key = condition_key(example)
+        if self._scenes is not None:
+            seed = example_seed(key, seed=self.settings.seed)
+            return Clip(self._scenes.render(example.id, self.condition, seed).audio_MN, None)
+        return Clip(*self.condition.apply(
+            clip.audio_MN, clip.beam_N, array=array, beam=beam, noise=self._noise, key=key, seed=self.settings.seed
+        ))  # fmt: skip
+
+
 class ConditionedAdapter(CheckpointAdapter):
     """A checkpoint that hears every recording under a condition."""
 
     def __init__(
         self, model: CheckpointAdapter, condition: Condition, settings: ConditionSettings, root: str | Path
     ) -> None:
-        """``root`` is the benchmark's folder, where a condition of scenes finds how they were rendered."""
         self.__dict__.update(model.__dict__)  # shares the weights in memory
-        self.condition, self.settings = condition, settings
-        self._noise = NoiseBank(settings.noise, speech=settings.speech)
-        self._scenes = SceneFile(Path(root) / NAME) if condition.is_scene else None
-        described: list[Any] = [settings.seed, noise_listing(self._noise)]
-        if self._scenes is not None:
-            described.append(self._scenes.stamp)
-        self._identity = {**model.identity, "condition": condition.name, "condition_data": content_hash(described)}
+        self._alter = Alteration(condition, settings, root)
+        self._identity = {**model.identity, **self._alter.identity}
 
     def hear(self, example: Example, clip: Clip | None) -> Clip | None:
-        if clip is None:
-            return None
-        key = condition_key(example)
-        if self._scenes is not None:
-            seed = example_seed(key, seed=self.settings.seed)
-            return Clip(self._scenes.render(example.id, self.condition, seed).audio_MN, None)
-        audio_MN, beam_N = self.condition.apply(
-            clip.audio_MN, clip.beam_N, array=self.processor.array, beam=self.processor.beam, noise=self._noise,
-            key=key, seed=self.settings.seed,
-        )  # fmt: skip
-        return Clip(audio_MN, beam_N)
+        return None if clip is None else self._alter(example, clip, self.processor.array, self.processor.beam)
+
+
+def mono_under(
+    model: MonoAdapter, condition: Condition, settings: ConditionSettings, root: str | Path, array: ArrayGeometry
+) -> MonoAdapter:
+    """A single-channel model that hears every recording under a condition: the beam of what the array then hears."""
+    alter, beam = Alteration(condition, settings, root), design_beam(array)
+
+    def heard(example: Example, clip: Clip) -> Clip:
+        altered = alter(example, clip, array, beam)
+        if altered.beam_N is not None or altered.audio_MN.shape[0] == 1:
+            return altered
+        return Clip(altered.audio_MN, select_channels(altered.audio_MN, array, beam)[1])
+
+    return model.hearing(heard, alter.identity)
 
 
 def condition_key(example: Example) -> str:

@@ -35,8 +35,10 @@ _NOTE = (
 )
 
 
-def demo_table(wearvox: Mapping[str, Any], vgbench: Mapping[str, Any]) -> Table:
-    """One table of both benchmarks' results (as ``results.json`` holds them)."""
+def demo_table(
+    wearvox: Mapping[str, Any], vgbench: Mapping[str, Any], after_grpo: Mapping[str, Any] | None = None
+) -> Table:
+    """One table of both benchmarks' results (as ``results.json`` holds them); ``after_grpo``: VGBench's once more."""
     runs = {"wearvox": wearvox, "vgbench": vgbench}
     rows = []
     for target in TARGETS:
@@ -45,9 +47,17 @@ def demo_table(wearvox: Mapping[str, Any], vgbench: Mapping[str, Any]) -> Table:
         rows.append((
             target.title, f">= {target.goal:g} %" if target.goal is not None else "-", cell(reached),
             _verdict(reached, target.goal), cell(rates.get("majority class")), cell(rates.get("model, silence")),
+            *_after(target, after_grpo),
         ))  # fmt: skip
-    header = ("measure", "target", "reached", "", "majority class", "silence")
+    header: tuple[str, ...] = ("measure", "target", "reached", "", "majority class", "silence")
+    header += ("after GRPO",) if after_grpo is not None else ()
     return Table("Demo: held-out voices, rooms and wordings", header, rows, _NOTE)
+
+
+def _after(target: Target, results: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if results is None:
+        return ()
+    return (cell(results["systems"][0]["rates"].get(target.rate) if target.benchmark == "vgbench" else None),)
 
 
 def _verdict(rate: Mapping[str, Any] | None, goal: float | None) -> str:

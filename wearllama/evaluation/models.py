@@ -33,6 +33,8 @@ class ModelSettings:
     """For ``cascade``: the recogniser."""
     llm: ChatConfig = field(default_factory=ChatConfig)
     """For ``cascade``: the text model; by default the packaged SmolLM2."""
+    array: str | None = None
+    """Array of the recordings, where it is not the checkpoint's own (``glasses5`` for other models): ``aria7``, ..."""
     max_new_tokens: int = 96
     """Longest reply; part of a prediction's key."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -59,7 +61,7 @@ def open_model(settings: ModelSettings) -> AudioModel:
     if settings.ckpt is not None:
         return CheckpointAdapter(
             settings.ckpt, max_new_tokens=settings.max_new_tokens, device=settings.device, dtype=dtype,
-            truncate=settings.too_long == "truncate",
+            truncate=settings.too_long == "truncate", array=settings.array,
         )  # fmt: skip
     assert settings.model is not None
     kind, name = split_model(settings.model, KINDS)

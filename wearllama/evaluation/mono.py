@@ -1,6 +1,7 @@
 """What single-channel models share: they get the beam, no more of it than they take, and say where it was cut."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,6 +42,9 @@ class AudioLimit:
 class MonoAdapter:
     """A model of one channel behind the harness' interface; subclasses answer and time."""
 
+    alter: Callable[[Example, Clip], Clip] | None = None
+    """What becomes of a recording before the model hears it."""
+
     def __init__(
         self, identity: dict[str, str], generation: dict[str, Any], *, limit: AudioLimit, input: Input = "audio"
     ) -> None:
@@ -55,14 +59,19 @@ class MonoAdapter:
 
     def with_input(self, input: Input) -> "MonoAdapter":
         """The same model with another kind of input."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other.input, other.identity = input, {**self.identity, "input": input}
+        return other
+
+    def hearing(self, alter: Callable[[Example, Clip], Clip], identity: Mapping[str, str]) -> "MonoAdapter":
+        """The same model that hears altered recordings: another system, whose identity says how."""
+        other = copy.copy(self)
+        other.alter, other.identity = alter, {**self.identity, **identity}
         return other
 
     def hear(self, example: Example, clip: Clip | None) -> Clip | None:
         """What of a recording reaches the model."""
-        return clip
+        return clip if clip is None or self.alter is None else self.alter(example, clip)
 
     def waveforms(self, clip: Clip) -> tuple[Tensor, Tensor]:
         """(c_0, what the model hears), for the report's players."""

@@ -129,8 +129,8 @@ def _unscored(results: Mapping[str, Any]) -> Table:
     return Table("Not scored, or cut", ("system", "task", "not scored", "cut"), rows, note)
 
 
-def conditions_table(benchmark: str, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+def conditions_table(benchmark: str, found: Sequence[tuple[str, Mapping[str, Any]]], title: str) -> Table:
     """The model's headline rates under each condition, from the results of each run."""
     columns = HEADLINE[benchmark]
     rows = [(name, *(cell(results["systems"][0]["rates"].get(rate)) for _, rate in columns)) for name, results in found]
-    return Table("Under evaluation conditions", ("heard", *(title for title, _ in columns)), rows)
+    return Table(title, ("heard", *(column for column, _ in columns)), rows)

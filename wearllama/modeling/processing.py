@@ -108,6 +108,10 @@ class WearLlamaProcessor(ProcessorMixin):
             **({"auto_map": found} if (found := getattr(self, "auto_map", None)) else {}),
         }
 
+    def hear_with(self, array: ArrayGeometry) -> None:
+        """Take recordings of another array from now on, with the beam designed for it."""
+        self.array, self.beam = array, design_beam(array)
+
     # ---- sound ----------------------------------------------------------------------------------------------------
 
     def select(self, clip: Clip) -> Tensor:

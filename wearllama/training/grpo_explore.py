@@ -15,7 +15,8 @@ from wearllama.training.grpo_config import GrpoConfig
 from wearllama.training.grpo_data import GroupDraw, GroupStream, side_of
 from wearllama.training.grpo_loss import group_advantages
 from wearllama.training.rewards import Judge
-from wearllama.training.rollout import RolloutEngine, Rollouts, join_rollouts
+from wearllama.training.rollout import RolloutEngine
+from wearllama.training.sampling import Rollouts, join_rollouts
 
 
 @dataclass

@@ -60,19 +60,18 @@ def embed_prompts(model: WearLlamaForConditionalGeneration, prompts: Prompts) ->
 
 
 def extend(
-    model: WearLlamaForConditionalGeneration, prefix: Prefix, tokens_NT: Tensor, mask_NX: Tensor, start_N: Tensor
+    model: WearLlamaForConditionalGeneration, prefix: Prefix, tokens_NT: Tensor, mask: Tensor, positions_NT: Tensor
 ) -> Tensor:
     """Hidden states (N, T, E) of tokens behind a prefix; its cache grows by them.
 
     Args:
-        mask_NX: (N, S + ... + T), 1 on everything the tokens may see.
-        start_N: position of the first of the tokens.
+        mask: (N, S + ... + T), 1 on everything the tokens may see, causality aside; or (N, 1, T, S + ... + T), added to
+            the scores of attention.
     """
-    steps_T = torch.arange(tokens_NT.shape[1], device=tokens_NT.device)
     outputs = decoder_body(model.decoder)(
         inputs_embeds=model.embed_tokens(tokens_NT),
-        attention_mask=mask_NX,
-        position_ids=start_N[:, None] + steps_T,
+        attention_mask=mask,
+        position_ids=positions_NT,
         use_cache=True,
         return_dict=True,
         **{prefix.cache_name: prefix.cache},
@@ -108,7 +107,9 @@ class Policy(nn.Module):
         if tokens_NT.shape[1] == 1:
             return first_N1E
         mask_NX = torch.cat((prefix.mask_PS, mask_NT[:, :-1].to(prefix.mask_PS)), dim=1)
-        rest_NTE = extend(self.model, prefix, tokens_NT[:, :-1], mask_NX, prefix.length_P)
+        steps_T = torch.arange(tokens_NT.shape[1] - 1, device=tokens_NT.device)
+        positions_NT = prefix.length_P[:, None] + steps_T
+        rest_NTE = extend(self.model, prefix, tokens_NT[:, :-1], mask_NX, positions_NT)
         return torch.cat((first_N1E, rest_NTE), dim=1)
 
     def _repeated(self, prompts: Prompts, tokens_NT: Tensor, mask_NT: Tensor, prompt_N: Tensor) -> Tensor:

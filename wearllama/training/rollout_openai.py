@@ -26,7 +26,7 @@ from wearllama.evaluation.endpoints import EndpointClient, read_object
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
 from wearllama.training.grpo_config import RolloutConfig
-from wearllama.training.rollout import Rollouts
+from wearllama.training.sampling import Rollouts
 
 PARALLEL = 16
 """Requests under way at once."""

@@ -1,0 +1,78 @@
+"""The demo's scenes heard by another array: same rows and scenes, the array's channels, and errors that say why."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from wearllama.audio.array import load_array
+from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
+from wearllama.data.demo_layout import PLACES
+from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
+from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
+from wearllama.simulation.bank_config import BankConfig
+from wearllama.simulation.build import build_bank
+from wearllama.simulation.scenes import SceneConfig
+
+FEW = dict(tool_call=2, side_talk=2, closed_book=1, grounding=1, switch_pairs=10, self_talk=1, consecutive=1)
+"""Ten pairs are the fewest: one a tool."""
+
+
+@pytest.fixture(scope="module")
+def tool(load_script):
+    return load_script("tools", "record_demo")
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("speech")
+    sizes = BenchmarkSizes(**FEW)
+    scenes = wearvox_scenes(sizes, list(PLACES)) + [item.scene for item in vgbench_items(sizes)]
+    rng = np.random.default_rng(0)
+    for line in {line.file: line for scene in scenes for line in scene.lines}.values():
+        (folder / line.file).parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(folder / line.file, 0.1 * rng.standard_normal(6000), 16000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def banks(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("banks")
+    scene = SceneConfig(wearer_poses=1, partners=1, bystanders=2, noises=1)
+    config = BankConfig(train_rooms=0, eval_rooms=1, taps=1600, scene=scene)
+    return {
+        name: build_bank(config, load_array(name), folder / name, progress=False).path for name in ("glasses5", "aria7")
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_music(tool, monkeypatch):
+    monkeypatch.setattr(tool, "noise_folders", lambda folder: ({"eval": folder}, ["no music here"]))
+
+
+def record(tool, speech: Path, out_dir: Path, bank: Path, array: str) -> Path:
+    tool.main.__wrapped__(tool.RecordDemo(
+        out_dir=str(out_dir), bank=str(bank), array=array, speech=str(speech), benchmarks=BenchmarkSizes(**FEW)
+    ))  # fmt: skip
+    return out_dir
+
+
+def test_same_rows_and_scenes_with_the_arrays_channels(tool, speech, banks, tmp_path: Path) -> None:
+    folders = {name: record(tool, speech, tmp_path / name, banks[name], name) for name in banks}
+    for name, microphones in (("glasses5", 5), ("aria7", 7)):
+        rows = load_wearvox(folders[name] / "wearvox", WearVoxConfig(channels=microphones))
+        pairs = load_vgbench(folders[name] / "vgbench" / "manifest.jsonl", VGBenchConfig(audio_channels=microphones))
+        assert len(rows) == 6 and len(pairs) > 30
+    texts = [(folder / "wearvox" / "data_public.json").read_text() for folder in folders.values()]
+    assert texts[0] == texts[1]
+    with pytest.raises(ValueError, match="channels"):
+        load_wearvox(folders["aria7"] / "wearvox", WearVoxConfig())
+
+
+def test_bank_and_array_must_agree_and_clips_be_there(tool, speech, banks, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="7 channels, array=glasses5 5"):
+        record(tool, speech, tmp_path, banks["aria7"], "glasses5")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"clips are not in .*empty.*prepare_demo"):
+        record(tool, tmp_path / "empty", tmp_path, banks["glasses5"], "glasses5")
