@@ -54,12 +54,12 @@ class EncoderStream:
             )
         if not isinstance(encoder.subsampling, Subsampling):
             raise ValueError(f"encoder.subsampling is {encoder.config.subsampling!r}, streaming wants 'convolution'")
-        self.encoder, self.context, self.subsampling = encoder, context, encoder.subsampling
+        self.encoder, self.context = encoder, context
         config = encoder.config
-        like = self.subsampling.out.weight
+        like = encoder.subsampling.out.weight
         self._waiting_BTF = like.new_zeros(batch, 0, config.n_mels)
         self._chunk_BLD = like.new_zeros(batch, 0, config.width)
-        self._below = [like.new_zeros(batch, 3, channels) for channels in self.subsampling.in_channels]
+        self._below = [like.new_zeros(batch, 3, channels) for channels in encoder.subsampling.in_channels]
         none_2BHLK = like.new_zeros(2, batch, config.heads, 0, config.width // config.heads)
         gated_BLD = like.new_zeros(batch, config.kernel - 1, config.width)
         self._states = [BlockState(none_2BHLK, gated_BLD) for _ in encoder.blocks]
@@ -106,13 +106,14 @@ class EncoderStream:
 
     def _subsample(self, feats_BTF: Tensor) -> Tensor:
         """``Subsampling`` on the next frames; an odd number of frames of a stage, at the clip's end, gets a zero."""
-        x_BTC = feats_BTF
-        for stage, (conv, norm) in enumerate(zip(self.subsampling.convs, self.subsampling.norms, strict=True)):
+        subsampling, x_BTC = self.encoder.subsampling, feats_BTF
+        assert isinstance(subsampling, Subsampling)
+        for stage, (conv, norm) in enumerate(zip(subsampling.convs, subsampling.norms, strict=True)):
             assert isinstance(conv, nn.Conv1d) and isinstance(norm, nn.LayerNorm)
             x_BTC = torch.cat((self._below[stage], F.pad(x_BTC, (0, 0, 0, x_BTC.shape[1] % 2))), dim=1)
             self._below[stage] = x_BTC[:, -3:]
             x_BTC = F.silu(_norm(norm, dense_frames(conv, x_BTC)))
-        return _linear(self.subsampling.out, x_BTC)
+        return _linear(subsampling.out, x_BTC)
 
     def _mask(self, first: int, last: int, device: torch.device) -> Tensor | None:
         """Boolean (Q, L) over kept and new frames; None for one chunk, which sees all of them."""
@@ -196,17 +197,22 @@ class ProjectorStream:
         """How many of the held frames were given out and only serve the convolution."""
 
     def push(self, x_BCLD: Tensor, *, last: bool = False) -> Tensor:
-        """The projections (B, C, L, E) that ``x_BCLD`` completes; all that remain with ``last``."""
+        """The projections (B, S, L, E) that ``x_BCLD`` completes; all that remain with ``last``."""
         if self._held_BCLD is not None:
             x_BCLD = torch.cat((self._held_BCLD, x_BCLD), dim=2)
         size = x_BCLD.shape[2]
         known = size if last else max(self._old, size - self.ahead)
-        if known > self._old:
-            mask_BL = x_BCLD.new_ones(x_BCLD.shape[0], size, dtype=torch.bool)
-            projected_BCLE = self.projector(x_BCLD, mask_BL)[:, :, self._old : known]
-        else:
-            width = self.projector.out.out_features
-            projected_BCLE = x_BCLD.new_zeros(*x_BCLD.shape[:2], 0, width)
+        projected_BSLE = self._project(x_BCLD, slice(self._old, known))
         start = max(0, known - self.back)
         self._held_BCLD, self._old = x_BCLD[:, :, start:], known - start
-        return projected_BCLE
+        return projected_BSLE
+
+    def _project(self, x_BCLD: Tensor, new: slice) -> Tensor:
+        projector = self.projector
+        joined_BSLD = _norm(projector.norm_in, projector.fusion.join(x_BCLD))
+        if new.start == new.stop:
+            return joined_BSLD.new_zeros(*joined_BSLD.shape[:2], 0, projector.out.out_features)
+        around_NLD = F.pad(joined_BSLD.flatten(0, 1), (0, 0, self.back, self.ahead))
+        around_NLD = around_NLD[:, new.start : new.stop + self.back + self.ahead]
+        projected_NLE = _linear(projector.out, F.gelu(dense_frames(projector.conv, around_NLD)))
+        return projector.finish(projected_NLE.unflatten(0, joined_BSLD.shape[:2]), x_BCLD[:, :, new])
