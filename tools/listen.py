@@ -21,7 +21,6 @@ from torch import Tensor
 
 from wearllama.audio.io import read_audio
 from wearllama.audio.timebase import SAMPLE_RATE
-from wearllama.data.actions import parse_action
 from wearllama.data.prompts import Message, PromptStyle, build_messages, load_prompts
 from wearllama.data.tools import CONSEQUENTIAL_TOOLS, WEARVOX_TOOLS
 from wearllama.evaluation.adapters import checkpoint_folder
@@ -74,7 +73,7 @@ def main(config: ListenCommand) -> None:
     audio = read_audio(file)[0] if one_channel else read_audio(file, channels=processor.array.num_mics)
     session = StreamingSession(
         model, processor, messages_for(config), look_ahead=config.look_ahead, recompute=config.recompute,
-        max_new_tokens=config.max_new_tokens,
+        max_new_tokens=config.max_new_tokens, dialect="vgbench" if config.task == "vgbench" else "wearvox",
     )  # fmt: skip
     play(session, audio, config)
     print("\nend of speech")
@@ -112,7 +111,7 @@ def status_line(piece: Tensor, heard_s: float, positions: int, p_mute: float | N
 
 def show(result: StreamingResult, config: ListenCommand) -> None:
     """What the model said, what that does, and the times."""
-    action = parse_action(result.text, "vgbench" if config.task == "vgbench" else "wearvox")
+    action = result.action
     kind = action.kind if action.kind != "malformed" else f"malformed: {action.reason}"
     times = result.timings
     print(f"said       {result.text}")

@@ -5,7 +5,8 @@ import torch
 from tiny_wearllama import ENCODER, HEARD, READ, SYSTEM, build, clip
 
 from wearllama.audio.beamforming import select_channels
-from wearllama.modeling.prompt_cache import PromptCache
+from wearllama.data.actions import parse_action
+from wearllama.modeling.prompt_cache import Decoding, PromptCache
 from wearllama.modeling.streaming import StreamingSession
 from wearllama.training.grpo import without_dropout
 
@@ -175,9 +176,8 @@ def test_misuse_is_named(streaming):
         session.push(clip(31.0))
     session.push(clip(0.2))
     session.finish()
-    for act in (lambda: session.push(clip(0.1)), session.finish, session.p_mute):
-        with pytest.raises(ValueError, match="finished"):
-            act()
+    with pytest.raises(ValueError, match="the session is finished"):
+        session.finish()
 
 
 def test_the_decoders_positions_are_a_limit(streaming):
@@ -192,6 +192,46 @@ def test_the_decoders_positions_are_a_limit(streaming):
     session.push(clip(0.08 * (room - 1)))
     with pytest.raises(ValueError, match="the prompt takes 21"):
         StreamingSession(model, processor, [{**SYSTEM, "content": "a " * 2_100}, HEARD[1]])
+
+
+def test_the_gate_comes_before_the_reply(streaming):
+    processor, model = streaming
+    audio = clip(1.5, seed=3)
+    wanted = in_pieces(processor, model, audio, 2_000, look_ahead=1)
+    session = StreamingSession(model, processor, HEARD, look_ahead=1, max_new_tokens=12)
+    session.push(audio)
+    gate = session.end()
+    assert gate == pytest.approx(wanted.p_mute, abs=1e-6)
+    for act in (lambda: session.push(audio), session.end, session.p_mute):
+        with pytest.raises(ValueError, match="speech has ended"):
+            act()
+    result = session.finish()
+    assert result.ids == wanted.ids and result.p_mute == gate
+    assert result.timings.first_token < result.timings.total
+
+
+@pytest.mark.parametrize(
+    ("said", "dialect", "kind"),
+    [
+        ("[Mute]", "wearvox", "mute"),
+        ('<|TOOL|>[{"name": "call", "parameters": {"who": "Ann"}}]</|TOOL|>', "wearvox", "tool"),
+        ('{"name": "call", "params": {"who": "Ann"}}', "vgbench", "tool"),
+        ('{"name": "call", "params": {"who": "Ann"}}', "wearvox", "malformed"),
+        ("It is noon.", "wearvox", "answer"),
+    ],
+)
+def test_the_reply_is_read_as_an_action(streaming, monkeypatch, said, dialect, kind):
+    processor, model = streaming
+    ids = processor.encode_target(said)
+    monkeypatch.setattr(Decoding, "greedy", lambda *_: iter(ids))
+    session = StreamingSession(model, processor, HEARD, dialect=dialect)
+    session.push(clip(0.5))
+    action = session.finish().action
+    assert action == parse_action(said, dialect) and action.kind == kind
+    if kind == "tool":
+        assert action.calls[0].arguments == {"who": "Ann"}
+    with pytest.raises(ValueError, match="dialect is 'json'"):
+        StreamingSession(model, processor, HEARD, dialect="json")
 
 
 def test_reply_so_far_and_times(streaming):

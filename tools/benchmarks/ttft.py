@@ -3,10 +3,11 @@
 Both get the same five channels, prompt and weights, and use the same look-ahead; their P([Mute]) are compared.
 ``whole`` is beam, front end, encoder and prefill of everything in one batch of one; ``cached`` has the prompt in its
 cache and the front end up to date, and still encodes the whole clip; ``streaming`` has only the last chunk left.  Times
-of the last two are those of ``StreamingSession.finish()``, measured on copies of one session.  On a CPU they are
-processor time of one thread (other programs on the machine steal less of it than of wall time), on a GPU wall time; the
-quickest round counts.  Without ``ckpt`` the weights are random: times do not depend on them.  All three clips end
-shortly before a chunk of 7 or 14 frames would be complete or in its middle, so that work is left in every case.
+of the last two are those of ``StreamingSession.end()``, measured on copies of one session; ``+ piece`` adds the push of
+the last piece of sound before it.  On a CPU they are processor time of one thread (other programs on the machine steal
+less of it than of wall time), on a GPU wall time; the quickest round counts.  Without ``ckpt`` the weights are random:
+times do not depend on them.  All three clips end shortly before a chunk of 7 or 14 frames would be complete or in its
+middle, so that work is left in every case.
 """
 
 import copy
@@ -89,7 +90,7 @@ def main(config: TtftBenchmark) -> None:
         times, gap = measure(config, model, processor)
         found[name] = ratios(times)
         report(config, name, model, times, found[name], gap)
-    worst = {key: max(of_scale[key] for of_scale in found.values()) for key in WANTED}
+    worst = {key: max(of_scale[key] for of_scale in found.values()) for key in ("with_last_piece_10s", *WANTED)}
     for key, wanted in WANTED.items():
         print(f"{key}: {worst[key]:.3f}, wanted at most {wanted:g}: {'met' if worst[key] <= wanted else 'NOT MET'}")
     print(json.dumps({
@@ -139,18 +140,19 @@ def measure(
     gap = 0.0
     for seconds in tqdm(config.seconds, unit="clip", desc="clips"):
         audio_MN = 0.05 * torch.randn(processor.array.num_mics, int(seconds * SAMPLE_RATE))
-        settings: dict[str, Any] = {"prompts": prompts, "max_new_tokens": 1}
-        ways = {
-            "streaming": finish_of(heard(StreamingSession(model, processor, messages, **settings), audio_MN, config))
-        }
+        *heard, last_MN = audio_MN.split(int(config.piece_s * SAMPLE_RATE), dim=1)
+        session = StreamingSession(model, processor, messages, prompts=prompts)
+        for piece_MN in heard:
+            session.push(piece_MN)
+        ways = {"+ piece": end_of(session, last_MN), "streaming": end_of(after(session, last_MN))}
         if not config.fast or seconds == 10.0:
-            late = StreamingSession(model, processor, messages, recompute=True, **settings)
+            late = StreamingSession(model, processor, messages, prompts=prompts, recompute=True)
             ways |= {
-                "cached": finish_of(heard(late, audio_MN, config)),
+                "cached": end_of(after(late, audio_MN)),
                 "whole": whole_clip(model, processor, messages, audio_MN),
             }
         p_mute: dict[str, float] = {}
-        for _ in range(2 if config.fast else config.rounds):
+        for _ in range(3 if config.fast else config.rounds):
             for name, way in ways.items():
                 ready = way.prepare()
                 started = clock(config.device)
@@ -168,22 +170,24 @@ def clock(device: str) -> float:
     return time.process_time() if device == "cpu" else time.perf_counter()
 
 
-def heard(session: StreamingSession, audio_MN: Tensor, config: TtftBenchmark) -> StreamingSession:
-    """The session at the end of speech."""
-    for piece_MN in audio_MN.split(int(config.piece_s * SAMPLE_RATE), dim=1):
-        session.push(piece_MN)
-    return session
-
-
-def finish_of(session: StreamingSession) -> Way:
-    """``finish()`` on copies of the session that share its model."""
+def after(session: StreamingSession, audio_MN: Tensor) -> StreamingSession:
+    """A copy of the session that has heard more; the model is shared."""
     shared = (session.model, session.model.encoder, session.model.projector, session.processor)
+    with torch.inference_mode():
+        copied = copy.deepcopy(session, {id(part): part for part in shared})
+    copied.push(audio_MN)
+    return copied
 
-    @torch.inference_mode()
-    def prepare() -> StreamingSession:
-        return copy.deepcopy(session, {id(part): part for part in shared})
 
-    return Way(prepare, lambda copied: copied.finish().p_mute)
+def end_of(session: StreamingSession, last_MN: Tensor | None = None) -> Way:
+    """The end of speech, measured on copies of the session; with ``last_MN`` it still has to hear that."""
+
+    def run(copied: StreamingSession) -> float:
+        if last_MN is not None:
+            copied.push(last_MN)
+        return copied.end()
+
+    return Way(lambda: after(session, torch.zeros(session.processor.array.num_mics, 0)), run)
 
 
 def whole_clip(
@@ -204,6 +208,7 @@ def ratios(times: Times) -> dict[str, float]:
     """What the targets are about."""
     return {
         "stream_over_whole_10s": times[10.0, "streaming"] / times[10.0, "whole"],
+        "with_last_piece_10s": times[10.0, "+ piece"] / times[10.0, "whole"],
         "t30_over_t3": times[30.0, "streaming"] / times[3.0, "streaming"],
     }
 
@@ -217,11 +222,12 @@ def report(
     print(
         f"\n{name}: encoder {sizes[0]:.1f} M, decoder {sizes[1]:.1f} M, channels {model.config.channels}, look-ahead "
         f"{config.look_ahead} frames; milliseconds from the end of speech to the first token on {config.device}; "
-        f"P([Mute]) within {gap:.0e}\n{'clip':>8}{'whole':>10}{'cached':>10}{'streaming':>11}{'streaming / whole':>19}"
+        f"P([Mute]) within {gap:.0e}\n{'clip':>8}{'whole':>10}{'cached':>10}{'streaming':>11}{'+ piece':>10}"
+        f"{'streaming / whole':>19}"
     )
     for seconds in config.seconds:
-        row = [times.get((seconds, way)) for way in ("whole", "cached", "streaming")]
+        row = [times.get((seconds, way)) for way in ("whole", "cached", "streaming", "+ piece")]
         share = f"{row[2] / row[0]:.3f}" if row[0] and row[2] else "-"
         cells = ["-" if value is None else f"{1000 * value:.1f}" for value in row]
-        print(f"{seconds:>6g} s{cells[0]:>10}{cells[1]:>10}{cells[2]:>11}{share:>19}")
+        print(f"{seconds:>6g} s{cells[0]:>10}{cells[1]:>10}{cells[2]:>11}{cells[3]:>10}{share:>19}")
     print(", ".join(f"{key} {value:.3f}" for key, value in of.items()))

@@ -128,7 +128,11 @@ class Projector(nn.Module):
         batch, streams = joined_BSLD.shape[:2]
         normed_BSLD = self.norm_in(joined_BSLD) * mask_BL[:, None, :, None].to(x_BCLD.dtype)
         projected_NME = self._project(normed_BSLD.flatten(0, 1), mask_BL.repeat_interleave(streams, 0))
-        summed_BSME = self.fusion.add(projected_NME.unflatten(0, (batch, streams)))
+        return self.finish(projected_NME.unflatten(0, (batch, streams)), x_BCLD)
+
+    def finish(self, projected_BSME: Tensor, x_BCLD: Tensor) -> Tensor:
+        """What follows the network or the adapter: channels added, size, marker, words, order."""
+        summed_BSME = self.fusion.add(projected_BSME)
         # Autocast leaves the linear layer in bfloat16 and the gain in float32, which the norm would warn of.
         y_BSME = self.norm_out(summed_BSME.to(self.norm_out.weight.dtype))
         if self.channel is not None:

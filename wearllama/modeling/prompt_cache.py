@@ -7,12 +7,38 @@ import copy
 import inspect
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers.masking_utils import sdpa_mask
 
-from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
+from wearllama.modeling.kv_cache import RoomyLayer, make_room
+from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration, decoder_body
+
+GROUPED = "grouped_sdpa"
+"""Name among transformers' attention functions of ``grouped_attention``."""
+SLOW_ROWS, SLOW_WIDTH = range(8, 16), 512
+"""Counts of positions that a CPU's products with matrices of this width take longer for than for ``SLOW_ROWS.stop``."""
+ROOM = 1024
+"""Positions that a session sets memory aside for; 40 s of two channels. Longer ones are copied once on their way."""
+
+
+def grouped_attention(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """transformers' ``sdpa`` for a few queries behind a long past, without a copy of the past for each query head."""
+    mixed_BHQK = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=kwargs.get("scaling"), enable_gqa=True,
+        is_causal=attention_mask is None and query.shape[2] > 1,
+    )  # fmt: skip
+    return mixed_BHQK.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(GROUPED, grouped_attention)
+AttentionMaskInterface.register(GROUPED, sdpa_mask)
 
 
 class Decoding:
@@ -21,8 +47,10 @@ class Decoding:
     def __init__(self, model: WearLlamaForConditionalGeneration, cache: DynamicCache) -> None:
         self.model, self.cache = model, cache
         # Transformers 5.24 renames the argument; later ones will know the new name only.
-        names = inspect.signature(model.decoder.get_decoder().forward).parameters
+        names = inspect.signature(decoder_body(model.decoder).forward).parameters
         self._cache_name = "cache" if "cache" in names else "past_key_values"
+        # Layers with a window (Llama 4's chunks) have let go of what would have to come back.
+        self._forgets = all(type(layer) is RoomyLayer for layer in cache.layers)
 
     @property
     def length(self) -> int:
@@ -35,16 +63,38 @@ class Decoding:
 
     def feed(self, embeds_1PE: Tensor, *, logits: bool = True) -> Tensor:
         """Take in positions; the logits (V,) after the last of them, or without ``logits`` its hidden state (E,)."""
-        outputs = self.model.decoder.get_decoder()(
-            inputs_embeds=embeds_1PE, use_cache=True, **{self._cache_name: self.cache}
-        )
-        hidden_E = outputs[0][0, -1]
+        count, width = embeds_1PE.shape[1:]
+        slow = self._forgets and count in SLOW_ROWS and width >= SLOW_WIDTH and embeds_1PE.device.type == "cpu"
+        more = SLOW_ROWS.stop - count if slow else 0
+        if more:  # nothing before them sees them, and they are forgotten at once
+            embeds_1PE = torch.cat((embeds_1PE, embeds_1PE[:, -1:].expand(-1, more, -1)), dim=1)
+        hidden_E = self._read(embeds_1PE)[0, count - 1]
+        if more:
+            self.cache.crop(-more)
         return self.model.logits(hidden_E) if logits else hidden_E
 
-    def peek(self, ids: Sequence[int]) -> Tensor:
-        """The logits (V,) after some tokens, which are then forgotten again."""
-        logits_V = self.feed(self.embed(ids))
-        self.cache.crop(-len(ids))
+    def _read(self, embeds_1PE: Tensor) -> Tensor:
+        """Hidden states (1, P, E) behind what was read so far."""
+        config = self.model.decoder.config
+        chosen = config._attn_implementation
+        if chosen == "sdpa" and embeds_1PE.device.type == "cpu":
+            config._attn_implementation = GROUPED
+        cached = {self._cache_name: self.cache}
+        try:
+            hidden_1PE: Tensor = decoder_body(self.model.decoder)(inputs_embeds=embeds_1PE, use_cache=True, **cached)[0]
+        finally:
+            config._attn_implementation = chosen
+        return hidden_1PE
+
+    def peek(self, embeds_1PE: Tensor) -> Tensor:
+        """The logits (V,) after some positions, which are then forgotten again."""
+        if self._forgets:
+            logits_V = self.feed(embeds_1PE)
+            self.cache.crop(-embeds_1PE.shape[1])
+            return logits_V
+        kept, self.cache = self.cache, copy.deepcopy(self.cache)
+        logits_V = self.feed(embeds_1PE)
+        self.cache = kept
         return logits_V
 
     def greedy(self, logits_V: Tensor, max_new_tokens: int) -> Iterator[int]:
@@ -87,4 +137,7 @@ class PromptCache:
             if len(self._kept) > self.size:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        return Decoding(self.model, copy.deepcopy(self._kept[key]))
+        cache = copy.copy(self._kept[key])
+        make_room(cache, ROOM)
+        cache.layers = [layer if type(layer) is RoomyLayer else copy.deepcopy(layer) for layer in cache.layers]
+        return Decoding(self.model, cache)

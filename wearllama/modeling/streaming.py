@@ -3,7 +3,8 @@
 Every push runs the front end, encodes the chunks of the encoder's context that are complete, and feeds their embeddings
 to the decoder, whose keys and values grow.  The system prompt and its tools are in the cache before the first sample.
 At the end of speech the last chunk and the suffix of the prompt remain; their logits are those of the whole clip with
-the same look-ahead, and the first of them is the gate P([Mute]).
+the same look-ahead, and the first of them is the gate P([Mute]).  ``end()`` stops there, ``finish()`` goes on to the
+reply and the action that it is.
 
 Shape suffixes: M microphones, N samples, C encoded channels, T mel frames, F mel bins, L encoder frames, D encoder
 width, E decoder width, P positions, V vocabulary.
@@ -12,12 +13,14 @@ width, E decoder width, P positions, V vocabulary.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from wearllama.audio.streaming import FrontEndStream
 from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings
+from wearllama.data.actions import Action, Dialect, parse_action
 from wearllama.modeling.encoder_stream import EncoderStream, ProjectorStream
 from wearllama.modeling.interleave import interleave_channels
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
@@ -34,9 +37,9 @@ class StreamingTimings:
     pushes: float
     """Work done while it was heard."""
     first_token: float
-    """From ``finish()`` to the first token and P([Mute]): the time to first token after the end of speech."""
+    """From the end of speech to P([Mute]), and so to the first token."""
     total: float
-    """From ``finish()`` to the last token."""
+    """From the end of speech to the last token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class StreamingResult:
 
     text: str
     """The reply, as ``WearLlamaProcessor.batch_decode`` gives it."""
+    action: Action
+    """What it does: ``[Mute]``, tool call(s), an answer, or malformed; by the session's dialect."""
     ids: list[int]
     """Its tokens, the end included where it was reached."""
     p_mute: float
@@ -66,11 +71,12 @@ class StreamingSession:
         prompts: shared among sessions, it holds their common beginning; None: this session computes its own.
         max_new_tokens: longest reply.
         recompute: for encoders of whole clips (``encoder.contexts`` empty), which have nothing to say before the clip
-            ends: prompt and front end still run ahead, encoder and decoder's audio at ``finish()``.
+            ends: prompt and front end still run ahead, encoder and decoder's audio at ``end()``.
+        dialect: in which the reply is read as an action, ``wearvox`` or ``vgbench``.
 
     Raises:
         ValueError: a model in training mode, an encoder of whole clips without ``recompute``, an untrained look-ahead,
-            or messages without exactly one audio part.
+            an unknown dialect, or messages without exactly one audio part.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class StreamingSession:
         prompts: PromptCache | None = None,
         max_new_tokens: int = 96,
         recompute: bool = False,
+        dialect: Dialect = "wearvox",
     ) -> None:
         if model.training:
             raise ValueError("the model is in training mode; call model.eval() before a streaming session")
@@ -92,7 +99,9 @@ class StreamingSession:
             raise ValueError("prompts belongs to another model")
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens is {max_new_tokens}, wanted 1 or more")
-        self.model, self.processor = model, processor
+        if dialect not in get_args(Dialect):
+            raise ValueError(f"dialect is {dialect!r}, wanted one of {', '.join(get_args(Dialect))}")
+        self.model, self.processor, self.dialect = model, processor, dialect
         self.max_new_tokens = max_new_tokens
         self._encoder: EncoderStream | None = None
         if not recompute:
@@ -110,8 +119,14 @@ class StreamingSession:
         self._projector = ProjectorStream(model.projector)
         self._feats: list[Tensor] = []
         self._decoding = (prompts or PromptCache(model)).start(self._prefix)
+        with torch.inference_mode():
+            self._suffix_1PE = self._decoding.embed(self._suffix)
         self._push_seconds = 0.0
-        self._finished = False
+        self._started: float | None = None
+        """When speech ended."""
+        self._first_token_seconds = 0.0
+        self._logits_V: Tensor | None = None
+        self._replied = False
 
     @property
     def num_samples(self) -> int:
@@ -131,11 +146,11 @@ class StreamingSession:
             audio: (M, N) of the array's microphones, a pair (c_0, c_x) of (N,), or (N,) for an SC model; any N.
 
         Raises:
-            ValueError: the session is finished, the clip would pass ``max_audio_seconds`` or the decoder's positions,
+            ValueError: speech has ended, the clip would pass ``max_audio_seconds`` or the decoder's positions,
                 or the front end refuses the samples; the session then stays as it was.
         """
         started = time.perf_counter()
-        self._refuse_after_finish()
+        self._refuse_after_end()
         samples = _as_tensors(audio)
         length = (samples[0] if isinstance(samples, tuple) else samples).shape[-1:]
         self._check_length(self.num_samples + sum(length))
@@ -147,46 +162,63 @@ class StreamingSession:
     def p_mute(self) -> float | None:
         """P([Mute]) if the clip consisted of what the decoder has taken in; None while that is nothing.
 
-        The chunk that is not complete yet is not part of it; ``finish()`` has the probability of the whole clip.
+        The chunk that is not complete yet is not part of it; ``end()`` has the probability of the whole clip.
         """
-        self._refuse_after_finish()
-        return self._p_mute(self._decoding.peek(self._suffix)) if self.num_positions else None
+        self._refuse_after_end()
+        return self._p_mute(self._decoding.peek(self._suffix_1PE)) if self.num_positions else None
+
+    @torch.inference_mode()
+    def end(self) -> float:
+        """End of speech: take in the rest; returns P([Mute]), the gate that says whether a reply is worth its time.
+
+        Raises:
+            ValueError: speech has ended before, or no sample was pushed.
+        """
+        started = time.perf_counter()
+        self._refuse_after_end()
+        rest_CTF = self._front.finish()
+        self._started = started
+        audio_1PE = self._hear(rest_CTF, last=True)
+        expected = num_embeddings(self.num_samples, self.processor.positions_per_frame)
+        assert self.num_positions + audio_1PE.shape[1] == expected, "the parts add up to the clip's embeddings"
+        self._logits_V = self._decoding.feed(torch.cat((audio_1PE, self._suffix_1PE), dim=1))
+        gate = self._p_mute(self._logits_V)
+        self._first_token_seconds = time.perf_counter() - started
+        return gate
 
     @torch.inference_mode()
     def finish(self, on_text: Callable[[str], None] | None = None) -> StreamingResult:
-        """End of speech: take in the rest, then reply greedily.
+        """End of speech, where ``end()`` has not been called, and the greedy reply.
 
         Args:
             on_text: called with the reply so far after every token.
 
         Raises:
-            ValueError: the session is finished, or no sample was pushed.
+            ValueError: the session has replied already, or no sample was pushed.
         """
-        started = time.perf_counter()
-        self._refuse_after_finish()
-        rest_CTF = self._front.finish()
-        self._finished = True
-        audio_1PE = self._hear(rest_CTF, last=True)
-        expected = num_embeddings(self.num_samples, self.processor.positions_per_frame)
-        assert self.num_positions + audio_1PE.shape[1] == expected, "the parts add up to the clip's embeddings"
-        logits_V = self._decoding.feed(torch.cat((audio_1PE, self._decoding.embed(self._suffix)), dim=1))
-        p_mute = self._p_mute(logits_V)
-        first_token = time.perf_counter() - started
+        if self._replied:
+            raise ValueError("the session is finished: a new clip needs a new StreamingSession")
+        if self._started is None:
+            self.end()
+        assert self._logits_V is not None and self._started is not None, "speech has ended"
+        self._replied = True
         ids: list[int] = []
-        for token in self._decoding.greedy(logits_V, self.max_new_tokens):
+        for token in self._decoding.greedy(self._logits_V, self.max_new_tokens):
             ids.append(token)
             if on_text is not None:
                 on_text(self.processor.batch_decode([ids])[0])
+        text = self.processor.batch_decode([ids])[0]
         return StreamingResult(
-            text=self.processor.batch_decode([ids])[0],
+            text=text,
+            action=parse_action(text, self.dialect),
             ids=ids,
-            p_mute=p_mute,
-            positions=expected,
+            p_mute=self._p_mute(self._logits_V),
+            positions=num_embeddings(self.num_samples, self.processor.positions_per_frame),
             timings=StreamingTimings(
                 audio=self.num_samples / SAMPLE_RATE,
                 pushes=self._push_seconds,
-                first_token=first_token,
-                total=time.perf_counter() - started,
+                first_token=self._first_token_seconds,
+                total=time.perf_counter() - self._started,
             ),
         )
 
@@ -196,9 +228,7 @@ class StreamingSession:
             self._feats.append(feats_CTF)
             return self._encode_whole() if last else feats_CTF
         feats_CTF = feats_CTF.to(self.model.device)
-        encoded_CLD = self._encoder.push(feats_CTF)
-        if last:
-            encoded_CLD = torch.cat((encoded_CLD, self._encoder.finish()), dim=1)
+        encoded_CLD = self._encoder.finish(feats_CTF) if last else self._encoder.push(feats_CTF)
         audio_1PE = interleave_channels(self._projector.push(encoded_CLD[None], last=last))
         if not last and audio_1PE.shape[1]:
             self._decoding.feed(audio_1PE, logits=False)
@@ -212,9 +242,9 @@ class StreamingSession:
     def _p_mute(self, logits_V: Tensor) -> float:
         return float(logits_V.float().softmax(-1)[self.processor.ids.mute])
 
-    def _refuse_after_finish(self) -> None:
-        if self._finished:
-            raise ValueError("the session is finished: a new clip needs a new StreamingSession")
+    def _refuse_after_end(self) -> None:
+        if self._started is not None:
+            raise ValueError("speech has ended: a new clip needs a new StreamingSession")
 
     def _check_length(self, samples: int) -> None:
         limit = self.processor.max_audio_seconds

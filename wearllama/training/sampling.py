@@ -9,13 +9,13 @@ cache behind the prompt.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers.cache_utils import DynamicLayer
 
+from wearllama.modeling.kv_cache import make_room
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.training.policy import Prefix, Prompts, extend, read_prompts
 
@@ -67,39 +67,6 @@ def join_rollouts(parts: Sequence[Rollouts], *, pad: int) -> Rollouts:
         joined("tokens_NT", pad), joined("mask_NT", False), joined("logps_NT", 0.0),
         torch.cat([part.prompt_N for part in parts]), torch.cat([part.ended_N for part in parts]),
     )  # fmt: skip
-
-
-class RoomyLayer(DynamicLayer):
-    """Keys and values of one layer in buffers with room: a step writes its own column and copies nothing else."""
-
-    def __init__(self, layer: DynamicLayer, room: int) -> None:
-        super().__init__()
-        keys, values = layer.keys, layer.values
-        assert keys is not None and values is not None, "a prompt has passed the layer"
-        self.lazy_initialization(keys, values)
-        self._buffers = [functional.pad(part, (0, 0, 0, room)) for part in (keys, values)]
-        self._length = keys.shape[-2]
-        self._show()
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        start, self._length = self._length, self._length + key_states.shape[-2]
-        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[..., start : self._length, :] = new
-        return self._show()
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        self._buffers = [buffer[indices] for buffer in self._buffers]
-        self._show()
-
-    def _show(self) -> tuple[Tensor, Tensor]:
-        keys, values = (buffer[..., : self._length, :] for buffer in self._buffers)
-        self.keys, self.values = keys, values
-        return keys, values
-
-
-def make_room(cache: Any, room: int) -> None:
-    """Give the cache's plain layers room for so many positions; layers of other kinds (sliding windows) stay."""
-    cache.layers = [RoomyLayer(layer, room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
 
 
 class Branches:
