@@ -7,12 +7,13 @@ ends at once, so an interrupted run goes on. Results: docs/results/voxgate.md.
 """
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo import Stage, run_stage  # beside this script
+from demo import Stage, note_time, run_stage  # beside this script
 
 from wearllama.atomic import write_text
 from wearllama.evaluation.adapters import CheckpointAdapter
@@ -63,16 +64,17 @@ class VoxGate:
 
 @launch("voxgate", VoxGate)
 def main(config: VoxGate) -> None:
-    begin = time.perf_counter()
+    begin, times = time.perf_counter(), ROOT / config.runs / "times.json"
     done: list[str] = []
     for stage in stages(config):
         print(f"\n[{stage.name}] {stage.title}", flush=True)
-        run_stage(stage)
+        note_time(times, stage.name, run_stage(stage))
         done.append(stage.command)
     table, factors = tables(config)
-    minutes = (time.perf_counter() - begin) / 60
-    write_text(ROOT / config.out, report([table, factors], done, minutes))
-    print(f"\n{table.text()}\n\n{factors.text()}\n\n{config.out}; this call took {minutes:.1f} min")
+    minutes = sum(json.loads(times.read_text()).values()) / 60
+    page = ROOT / config.out
+    write_text(page, report([table, factors], done, minutes, reading(page)))
+    print(f"\n{table.text()}\n\n{factors.text()}\n\n{config.out}; {(time.perf_counter() - begin) / 60:.1f} min")
 
 
 def stages(config: VoxGate) -> list[Stage]:
@@ -124,7 +126,9 @@ def tables(config: VoxGate) -> tuple[Table, Table]:
         found = [rates_of(config, "eval", variant, seed) for seed in config.seeds]
         for seed, system in zip(config.seeds, found, strict=True):
             rows.append((f"{variant}, seed {seed}", *(cell(system["rates"].get(key)) for _, key in columns)))
-        rows.append((f"{variant}, all seeds", *(pooled([s["rates"].get(key) for s in found]) for _, key in columns)))
+        if len(config.seeds) > 1:
+            pooled_cells = (pooled([s["rates"].get(key) for s in found]) for _, key in columns)
+            rows.append((f"{variant}, all seeds", *pooled_cells))
         factors = [rates_of(config, "factors", variant, seed)["mute_by_factor"] for seed in config.seeds]
         names = names or list(factors[0])
         factor_rows.append((variant, *(pooled([f.get(name) for f in factors]) for name in names)))
@@ -142,14 +146,20 @@ def pooled(rates: list[dict[str, Any] | None]) -> str:
     return str(Rate(sum(r["hits"] for r in told), sum(r["total"] for r in told))) if told else "-"
 
 
-def report(found: list[Table], commands: list[str], minutes: float) -> str:
-    """The page: tables and the commands that made them."""
+def reading(page: Path) -> str:
+    """What somebody wrote on the page about its tables: it stays when the tables are made again."""
+    written = re.search(r"^## Reading\n.*?(?=^## )", page.read_text(), re.S | re.M) if page.is_file() else None
+    return written.group() if written else ""
+
+
+def report(found: list[Table], commands: list[str], minutes: float, written: str) -> str:
+    """The page: tables, what was written about them, and the commands that made them."""
     shown = "\n".join(f"python {command}" for command in commands)
     return "\n".join([
         "# VoxGate at the demo's scale", "",
-        f"Made by `make voxgate` on {time.strftime('%Y-%m-%d')}; the last call took {minutes:.1f} minutes (steps that "
-        "stood already took none). Rewards, K, learning rates and levels are ours (conf/grpo/default.yaml).", "",
-        *(table.markdown() for table in found), "## Commands", "", "```", shown, "```", "",
+        f"Made by `make voxgate` on {time.strftime('%Y-%m-%d')}; its steps took {minutes:.0f} minutes, each counted "
+        "when it was new. Rewards, K, learning rates and levels are ours (conf/grpo/default.yaml).", "",
+        *(table.markdown() for table in found), written + "## Commands", "", "```", shown, "```", "",
     ])  # fmt: skip
 
 
