@@ -44,7 +44,8 @@ class _Rotation(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_BL3HK: Tensor) -> tuple[Tensor, None, None]:
-        return _turned(grad_BL3HK, *ctx.saved_tensors, -1), None, None
+        cos_LK, sin_LK = ctx.saved_tensors
+        return _turned(grad_BL3HK, cos_LK, sin_LK, -1), None, None
 
 
 def _turned(qkv_BL3HK: Tensor, cos_LK: Tensor, sin_LK: Tensor, sense: int) -> Tensor:
