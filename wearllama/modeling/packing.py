@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,15 @@ def pack(feats_BTF: Tensor, mel_lengths_B: Tensor, *, stride: int, gap: int) -> 
 
 def unpack(x_1MD: Tensor, spans: Spans, size: int) -> Tensor:
     """The clips of a row without gaps as (B, size, D), zeros behind each."""
-    padded_BLD = pad_sequence(list(x_1MD[0].split(spans.lengths)), batch_first=True)
-    return F.pad(padded_BLD, (0, 0, 0, size - padded_BLD.shape[1]))
+    zeros_LD = x_1MD.new_zeros(size, x_1MD.shape[2])
+    pieces = [piece for clip_LD in _clips(x_1MD, spans) for piece in (clip_LD, zeros_LD[len(clip_LD) :])]
+    return torch.cat(pieces).view(len(spans.mel_lengths), size, -1)
 
 
 def spread(x_1MD: Tensor, spans: Spans, gap: int) -> Tensor:
     """The row with a gap of zeros behind each clip (1, N, D)."""
     zeros_GD = x_1MD.new_zeros(gap, x_1MD.shape[2])
-    return torch.cat([piece for clip_LD in x_1MD[0].split(spans.lengths) for piece in (clip_LD, zeros_GD)])[None]
+    return torch.cat([piece for clip_LD in _clips(x_1MD, spans) for piece in (clip_LD, zeros_GD)])[None]
 
 
 def close(x_1ND: Tensor, spans: Spans, gap: int) -> Tensor:
@@ -75,7 +75,11 @@ def close(x_1ND: Tensor, spans: Spans, gap: int) -> Tensor:
     if gap == 0:
         return x_1ND
     sizes = [size for length in spans.lengths for size in (length, gap)]
-    return torch.cat(x_1ND[0].split(sizes)[::2])[None]
+    return torch.cat(x_1ND.squeeze(0).split(sizes)[::2])[None]
+
+
+def _clips(x_1M: Tensor, spans: Spans) -> tuple[Tensor, ...]:
+    return x_1M.squeeze(0).split(spans.lengths)  # indexed instead, it would cost a row of zeros in the backward pass
 
 
 def packed_attention(qkv_1M3HK: Tensor, spans: Spans) -> Tensor:
@@ -83,7 +87,7 @@ def packed_attention(qkv_1M3HK: Tensor, spans: Spans) -> Tensor:
     if qkv_1M3HK.is_cuda and qkv_1M3HK.dtype in (torch.bfloat16, torch.float16):
         return _flash_attention(qkv_1M3HK, spans)
     mixed = []
-    for qkv_L3HK in qkv_1M3HK[0].split(spans.lengths):
+    for qkv_L3HK in _clips(qkv_1M3HK, spans):
         q_1HLK, k_1HLK, v_1HLK = qkv_L3HK.permute(1, 2, 0, 3).unsqueeze(1)
         mixed.append(F.scaled_dot_product_attention(q_1HLK, k_1HLK, v_1HLK)[0].transpose(0, 1))
     return torch.cat(mixed)[None]
