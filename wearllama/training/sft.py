@@ -92,7 +92,7 @@ def run_sft(
         check_teacher(model)
     stop = GracefulStop()
     stager = Stager(run_dir, Path(config.staging), config.keep_checkpoints) if config.staging else None
-    average = MovingAverage(model, config.ema, stager and stager.folder) if config.ema else None
+    average = MovingAverage(model, config.ema, stager.folder if stager else None) if config.ema else None
     tasks = sorted({example.task for data in (train_data, validation_data) if data for example in data.examples})
     trainer = SftTrainer(
         model=model,
