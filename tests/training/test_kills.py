@@ -62,7 +62,7 @@ def in_a_checkpoint(run_dir: Path) -> bool:
 def kill_once(manifest: Path, run_dir: Path, rng: random.Random, *more: str, inside_checkpoint: bool) -> bool:
     """Let the run make a step at least, then kill it; False where it ended first."""
     process = start(manifest, run_dir, *more)
-    deadline, before = time.monotonic() + 900, None
+    deadline, before, steps = time.monotonic() + 900, None, rng.randint(1, 8)
     while process.poll() is None:
         assert time.monotonic() < deadline, "the run does not get on"
         time.sleep(0.002)
@@ -73,7 +73,7 @@ def kill_once(manifest: Path, run_dir: Path, rng: random.Random, *more: str, ins
             if in_a_checkpoint(run_dir) and lines(run_dir) > before:
                 kill_all(process)
                 return True
-        elif lines(run_dir) > before + rng.randint(1, 5):
+        elif lines(run_dir) >= before + steps:
             time.sleep(rng.uniform(0, 0.05))
             kill_all(process)
             return True
@@ -111,6 +111,7 @@ def test_killed_runs_end_as_the_one_that_was_left_alone(tmp_path: Path, manifest
     killed = [kill_once(manifest, tmp_path / "killed", rng, *more, inside_checkpoint=k % 3 == 0) for k in range(KILLS)]
     assert start(manifest, tmp_path / "killed", *more).wait() == 0, (tmp_path / "killed.log").read_text()[-3000:]
     assert sum(killed) >= max(1, KILLS // 2), f"most runs ended before they were killed: {killed}"
+    assert "going on from" in (tmp_path / "killed.log").read_text(), "no run went on from a checkpoint"
     whole, other = (load_file(tmp_path / name / FINAL / "model.safetensors") for name in ("whole", "killed"))
     assert whole.keys() == other.keys()
     for name, tensor in whole.items():
