@@ -76,8 +76,8 @@ class CheckpointAdapter:
         """``truncate`` keeps the beginning of a recording that is too long, and says so in the log.
 
         ``array``: recordings of this one (a name in conf/array or a file) in place of the checkpoint's; the beam is
-        designed for it.  ``look_ahead``: which of a streaming encoder's contexts is used, in frames of 80 ms; ValueError
-        for one that was not trained.
+        designed for it.  ``look_ahead``: which of a streaming encoder's contexts is used, in frames of 80 ms; an
+        untrained one is a ValueError.
         """
         if input not in get_args(Input):
             raise ValueError(f"input is {input!r}, wanted one of {get_args(Input)}")
