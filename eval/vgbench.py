@@ -9,6 +9,7 @@ Run as: python eval/vgbench.py ckpt=runs/demo/sft data=data/demo/vgbench/manifes
         python eval/vgbench.py ckpt=... data=data/vgbench vgbench.scenarios=[factorised]
         python eval/vgbench.py ckpt=... adaptation=measured    # training-free: self_report, measured, chunked
         python eval/vgbench.py ckpt=... array=aria7 data=data/aria7/vgbench/manifest.jsonl    # another array
+        python eval/vgbench.py ckpt=... look_ahead=1           # of a streaming encoder, in frames of 80 ms
         python eval/vgbench.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
 
 Beside the model run its controls: the majority class, and the same weights fed digital silence. A run that was

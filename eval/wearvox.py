@@ -5,6 +5,7 @@ Run as: python eval/wearvox.py ckpt=runs/demo/sft data=data/demo/wearvox
         python eval/wearvox.py ckpt=... data=/data/WearVox controls=[] harness.batch_size=32 dtype=bfloat16
         python eval/wearvox.py ckpt=... pair=[c_x-c_0,c_x-c_1,c_0-c_1]    # other channels than the trained ones
         python eval/wearvox.py ckpt=... array=aria7 data=data/aria7/wearvox    # recordings of another array
+        python eval/wearvox.py ckpt=... look_ahead=1           # of a streaming encoder, in frames of 80 ms
         python eval/wearvox.py ckpt=... condition=snr          # a sweep; or wind:0, [clean,voxeval], ...
         python eval/wearvox.py model=openai:NAME base_url=http://localhost:8000/v1 controls=[majority]
         python eval/wearvox.py model=hf:Qwen/Qwen2-Audio-7B-Instruct device=cuda:0 dtype=bfloat16

@@ -18,6 +18,7 @@ from sft import is_trained  # beside this script
 from transformers import set_seed
 from transformers.utils import logging as transformers_logging
 
+from wearllama.modeling.encoder_io import weight_files
 from wearllama.modeling.factory import load_checkpoint
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
@@ -137,7 +138,7 @@ def run_fingerprint(config: GrpoCommand, folder: Path) -> str:
         settings.pop(name)
     for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):
         settings["train"].pop(name)
-    files = [config.data.manifest, str(weights_file(folder))]
+    files = [config.data.manifest, *map(str, weight_files(weights_file(folder)))]
     if config.data.bank is not None:
         files.append(str(existing_path(config.data.bank, "data.bank") / "meta.json"))
     return fingerprint(settings, files)

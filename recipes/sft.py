@@ -21,7 +21,7 @@ from transformers.utils import logging as transformers_logging
 from wearllama.atomic import write_text
 from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
-from wearllama.modeling.encoder_io import find_encoder, stored_config
+from wearllama.modeling.encoder_io import find_encoder, stored_config, weight_files
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.modeling.fusion import FusionConfig
 from wearllama.training.align import align_projector
@@ -166,9 +166,9 @@ def data_files(config: SftCommand) -> list[str]:
     if config.data.bank is not None:
         files.append(str(Path(config.data.bank) / "meta.json"))
     if config.model.encoder != "scratch":
-        files.append(str(find_encoder(config.model.encoder)))
+        files += map(str, weight_files(find_encoder(config.model.encoder)))
     if config.init is not None:
-        files.append(str(weights_file(existing_path(config.init, "init"))))
+        files += map(str, weight_files(weights_file(existing_path(config.init, "init"))))
     return files
 
 

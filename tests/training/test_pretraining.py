@@ -18,8 +18,9 @@ import torch
 from safetensors.torch import load_file
 
 from wearllama.audio.array import load_array
-from wearllama.modeling.encoder_io import load_encoder
+from wearllama.modeling.encoder_io import load_encoder, look_back
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
+from wearllama.modeling.streaming import StreamingSession
 from wearllama.simulation.build import BankConfig, build_bank
 from wearllama.simulation.scenes import SceneConfig
 from wearllama.training.pretraining import PretrainingSettings
@@ -253,6 +254,46 @@ def test_a_teacher_alone_needs_no_transcripts(
     assert lines[0]["loss"] == pytest.approx(lines[0]["teacher"], abs=1e-3)
     assert load_encoder(tmp_path / "run" / "encoder").config.width == 32
     assert not (tmp_path / "run" / "encoder" / "pieces.json").exists()
+
+
+def test_a_streaming_encoder_starts_from_one_of_whole_clips(
+    tmp_path: Path, recordings: Path, bank: Path, pretrain_encoder: ModuleType, tiny: ModelConfig
+) -> None:
+    corpus = tmp_path / "corpus"
+    (corpus / "teacher").mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    for path in recordings.glob("*.wav"):
+        (corpus / path.name).symlink_to(path)
+        np.save(corpus / "teacher" / f"{path.name}.npy", rng.standard_normal((9, 6)).astype(np.float16))
+
+    def train(name: str, *overrides: str) -> Path:
+        alone = [f"model.{task}_weight=0" for task in ("piece", "char", "band", "role", "drr")]
+        encoder = [f"model.encoder.{field}" for field in TINY_ENCODER]
+        settings = [
+            f"corpus={corpus}", f"bank={bank}", f"run_dir={tmp_path / name}", "scenes.batch_seconds=8", *alone,
+            *encoder, "model.char_layer=1", "model.teacher_width=6", *QUICK, *overrides,
+        ]  # fmt: skip
+        config, _ = compose_config("pretrain_encoder", pretrain_encoder.PretrainEncoder, settings)
+        pretrain_encoder.main.__wrapped__(config)
+        return tmp_path / name / "encoder"
+
+    whole = train("whole", "max_steps=3")
+    kinds = ["model.encoder.causal=true", "model.encoder.contexts=[[70,6],[70,0]]", f"init={whole}"]
+    start = load_encoder(train("start", "max_steps=0", *kinds))
+    for name, weight in look_back(load_encoder(whole).state_dict()).items():
+        assert torch.equal(start.state_dict()[name], weight), name
+    trained = train("streaming", "max_steps=3", *kinds)
+    encoder = load_encoder(trained)
+    assert encoder.config.causal and encoder.config.contexts == [[70, 6], [70, 0]]
+    assert not torch.equal(encoder.subsampling.out.weight, start.subsampling.out.weight)
+    further = load_encoder(train("further", "max_steps=0", *kinds[:2], f"init={trained}"))  # looks back already
+    assert torch.equal(further.blocks[0].convolution.depthwise.weight, encoder.blocks[0].convolution.depthwise.weight)
+    config = replace(tiny, encoder=str(trained), encoder_config={}, freeze={"encoder": True})
+    processor = build_processor(config)
+    model = build_model(config, processor).eval()
+    messages = [{"role": "user", "content": [{"type": "audio"}]}]
+    session = StreamingSession(model, processor, messages, look_ahead=0, max_new_tokens=2)
+    assert session.push(0.1 * torch.randn(5, 16_000)) > 0
 
 
 def test_folders_from_before_the_markers_go_on(tmp_path: Path) -> None:

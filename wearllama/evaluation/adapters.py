@@ -22,6 +22,7 @@ from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example
 from wearllama.evaluation.output import Output
 from wearllama.evaluation.pairs import ChannelPair
+from wearllama.modeling.contexts import find_context
 from wearllama.modeling.factory import load_checkpoint, model_folder
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
@@ -70,11 +71,13 @@ class CheckpointAdapter:
         dtype: torch.dtype = torch.float32,
         truncate: bool = False,
         array: str | None = None,
+        look_ahead: int | None = None,
     ) -> None:
         """``truncate`` keeps the beginning of a recording that is too long, and says so in the log.
 
         ``array``: recordings of this one (a name in conf/array or a file) in place of the checkpoint's; the beam is
-        designed for it.
+        designed for it.  ``look_ahead``: which of a streaming encoder's contexts is used, in frames of 80 ms; an
+        untrained one is a ValueError.
         """
         if input not in get_args(Input):
             raise ValueError(f"input is {input!r}, wanted one of {get_args(Input)}")
@@ -89,6 +92,10 @@ class CheckpointAdapter:
         self._identity = {"model": folder_name(folder), "weights": weights_hash(folder), "input": input}
         if self.array is not None:
             self._identity["array"] = self.array.name
+        self.look_ahead = look_ahead
+        if look_ahead is not None:
+            self._check_look_ahead(look_ahead)
+            self._identity["look_ahead"] = str(look_ahead)
         self._generation: dict[str, Any] = {
             "decoding": "greedy", "max_new_tokens": max_new_tokens, "dtype": str(dtype).removeprefix("torch."),
         }  # fmt: skip
@@ -107,8 +114,18 @@ class CheckpointAdapter:
     def max_audio_seconds(self) -> float | None:
         return None if self.truncate or self.input == "transcript" else self._audio_limit()
 
+    def _config(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "config.json").read_text()))
+
     def _audio_limit(self) -> float:
-        return float(json.loads((self.folder / "config.json").read_text()).get("max_audio_seconds", 30.0))
+        return float(self._config().get("max_audio_seconds", 30.0))
+
+    def _check_look_ahead(self, look_ahead: int) -> None:
+        """Before the weights are there, and naming the checkpoint."""
+        try:
+            find_context(self._config()["encoder"].get("contexts", ()), look_ahead)
+        except ValueError as error:
+            raise ValueError(f"{self.folder}: {error}") from None
 
     @property
     def model(self) -> WearLlamaForConditionalGeneration:
@@ -125,6 +142,8 @@ class CheckpointAdapter:
             self._loaded.extend(load_checkpoint(self.folder, dtype=self.dtype, device=self.device))
             if self.array is not None:
                 self.processor.hear_with(self.array)
+            if self.look_ahead is not None:
+                self.model.encoder.set_look_ahead(self.look_ahead)
         return self._loaded
 
     def with_input(self, input: Input) -> "CheckpointAdapter":

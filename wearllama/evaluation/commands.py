@@ -75,8 +75,11 @@ def run_folder(out: str | Path, benchmark: str, model: Adapter) -> Path:
     name, weights = model.identity["model"], model.identity["weights"]
     if not isinstance(model, CheckpointAdapter):  # a server's address is no name for a folder
         name, weights = re.sub(r"[^\w.+-]+", "-", name), content_hash(model.identity)
-    array = f"-{model.array.name}" if isinstance(model, CheckpointAdapter) and model.array else ""
-    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}{array}"
+    settings = ""
+    if isinstance(model, CheckpointAdapter):
+        settings += f"-{model.array.name}" if model.array else ""
+        settings += f"-ahead{model.look_ahead}" if model.look_ahead is not None else ""
+    return Path(out) / benchmark / f"{name.replace('/', '-')}-{weights[:8]}{settings}"
 
 
 def run_benchmark(

@@ -35,6 +35,8 @@ class ModelSettings:
     """For ``cascade``: the text model; by default the packaged SmolLM2."""
     array: str | None = None
     """Array of the recordings, where it is not the checkpoint's own (``glasses5`` for other models): ``aria7``, ..."""
+    look_ahead: int | None = None
+    """Of a checkpoint whose encoder streams: how far it looks ahead, in frames of 80 ms; by default its first."""
     max_new_tokens: int = 96
     """Longest reply; part of a prediction's key."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -51,6 +53,8 @@ class ModelSettings:
             raise ValueError("wanted either ckpt=FOLDER or model=openai:NAME | hf:PATH_OR_ID | cascade")
         if self.model is not None:
             split_model(self.model, KINDS)
+        if self.look_ahead is not None and self.ckpt is None:
+            raise ValueError(f"look_ahead={self.look_ahead} is for ckpt=..., not for model={self.model}")
         if self.too_long not in ("auto", "error", "truncate"):
             raise ValueError(f"too_long is {self.too_long!r}, wanted auto, error or truncate")
 
@@ -61,7 +65,7 @@ def open_model(settings: ModelSettings) -> AudioModel:
     if settings.ckpt is not None:
         return CheckpointAdapter(
             settings.ckpt, max_new_tokens=settings.max_new_tokens, device=settings.device, dtype=dtype,
-            truncate=settings.too_long == "truncate", array=settings.array,
+            truncate=settings.too_long == "truncate", array=settings.array, look_ahead=settings.look_ahead,
         )  # fmt: skip
     assert settings.model is not None
     kind, name = split_model(settings.model, KINDS)

@@ -20,6 +20,8 @@ FINAL = "final"
 """Folder of the trained model inside a run folder."""
 RUNTIME = ("dropout", "checkpointing", "fast")
 """Fields of ``ConformerConfig`` that say how an encoder runs, not what it is."""
+STREAMING = ("causal", "contexts")
+"""Fields that leave the weights' shapes alone: training may start from a stored encoder of whole clips."""
 PACKAGED_TOKENIZER = Path(__file__).resolve().parents[1] / "assets" / "tokenizer_demo"
 
 
@@ -31,7 +33,8 @@ class ModelConfig:
     encoder: str = "scratch"
     """``scratch``, ``packaged``, or a folder with encoder weights (a WearLlama checkpoint is one)."""
     encoder_config: dict[str, Any] = field(default_factory=dict)
-    """Fields of ``ConformerConfig``; with stored weights only those of ``RUNTIME``: sizes come with the weights."""
+    """Fields of ``ConformerConfig``; with stored weights only those of ``RUNTIME`` and, for an encoder that is trained
+    here, of ``STREAMING``: sizes come with the weights."""
     decoder: str = "scratch"
     """``scratch``, or a local folder or hub id of a Llama-family causal LM."""
     decoder_config: dict[str, Any] = field(default_factory=dict)
@@ -207,8 +210,14 @@ def _encoder_fields(config: ModelConfig) -> dict[str, Any]:
         return dict(config.encoder_config)
     fields = asdict(encoder_config(config.encoder))
     for name, value in config.encoder_config.items():
-        if name in RUNTIME:
+        if name in RUNTIME or (name in STREAMING and not config.freeze.get("encoder")):
             fields[name] = value
+        elif name in STREAMING and fields[name] != value:
+            raise ValueError(
+                f"model.encoder_config.{name} is {value}, but {config.encoder} was trained with {fields[name]}: a "
+                "streaming encoder that starts from it must be trained, so give model.freeze.encoder=false (or first "
+                "recipes/pretrain_encoder.py with init=)"
+            )
         elif fields.get(name) != value:
             raise ValueError(f"model.encoder_config.{name} is {value}, but {config.encoder} has {fields.get(name)}")
     return fields

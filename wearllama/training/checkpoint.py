@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 from wearllama.atomic import write_json
 from wearllama.modeling.factory import FINAL, model_folder
 
-WEIGHTS = "model.safetensors"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+"""In one file, or the index of shards."""
 COMPLETE = "complete.json"
 """Written into a checkpoint after everything else; a checkpoint without it was cut short and is not resumed from."""
 
@@ -56,12 +57,17 @@ def remove_incomplete_checkpoints(run_dir: str | Path) -> list[Path]:
 
 
 def weights_file(path: str | Path) -> Path:
-    """``model.safetensors`` of a checkpoint folder, or of a run folder's finished model; ValueError where none is."""
-    folder = model_folder(path, WEIGHTS)
-    if folder is not None:
-        return folder / WEIGHTS
-    looked_for = [f"{path}/{WEIGHTS}", f"{path}/{FINAL}/{WEIGHTS}"]
-    raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {looked_for}")
+    """``model.safetensors`` (of shards, their index) of a checkpoint folder, or of a run folder's finished model.
+
+    Raises:
+        ValueError: neither is there.
+    """
+    for name in WEIGHTS:
+        folder = model_folder(path, name)
+        if folder is not None:
+            return folder / name
+    looked_for = [f"{path}/{WEIGHTS[0]}", f"{path}/{FINAL}/{WEIGHTS[0]}"]
+    raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {looked_for} nor shards")
 
 
 def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: str = "") -> None:

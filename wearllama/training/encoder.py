@@ -15,8 +15,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from wearllama.atomic import replacing, write_json
 from wearllama.audio.frontend import LogMelConfig
 from wearllama.data.ctc_text import WordPieces
-from wearllama.modeling.conformer import ConformerConfig
-from wearllama.modeling.encoder_io import PREFIX
+from wearllama.modeling.conformer import ConformerConfig, ConformerEncoder
+from wearllama.modeling.encoder_io import PREFIX, encoder_config, look_back
 from wearllama.modeling.pretraining import EncoderForPretraining, greedy_ctc
 
 
@@ -75,7 +75,8 @@ def export_encoder(
 def load_start(model: nn.Module, path: Path) -> bool:
     """Start ``model`` from an exported encoder folder, or the newest checkpoint of a run folder.
 
-    Where the stored objective is another one, or its heads were not kept, only the encoder is taken.
+    Where the stored objective is another one, or its heads were not kept, only the encoder is taken.  A causal encoder
+    may start from an exported one with centred convolutions (``look_back``).
 
     Returns:
         Whether heads came with it.
@@ -84,6 +85,8 @@ def load_start(model: nn.Module, path: Path) -> bool:
         ValueError: neither is there, or its encoder is of other sizes.
     """
     found, wanted = initial_weights(path), model.state_dict()
+    if isinstance(model.encoder, ConformerEncoder) and model.encoder.config.causal and _is_centred(path):
+        found = look_back(found)
     if _sizes(found) == _sizes(wanted):
         model.load_state_dict(found)
         return True
@@ -96,6 +99,11 @@ def load_start(model: nn.Module, path: Path) -> bool:
         )
     model.load_state_dict(wanted | found)
     return False
+
+
+def _is_centred(path: Path) -> bool:
+    """Whether an exported folder's encoder has centred convolutions; runs go on with their own kind."""
+    return (path / "encoder.safetensors").is_file() and not encoder_config(path).causal
 
 
 def _encoder_only(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -50,6 +50,8 @@ class ContextBenchCommand:
     """Who speaks spoken turns, and where."""
     max_new_tokens: int = LONGEST_REPLY
     """Longest reply of ``ckpt``; part of a prediction's key."""
+    look_ahead: int | None = None
+    """Of a checkpoint whose encoder streams, in frames of 80 ms; by default its first."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Of the weights of ``ckpt`` in memory."""
     device: str | None = None
@@ -92,7 +94,7 @@ def _candidate(command: ContextBenchCommand) -> Adapter:
         return ChatAdapter(open_chat(command.candidate))
     model = CheckpointAdapter(
         command.ckpt, max_new_tokens=command.max_new_tokens, device=command.device,
-        dtype=getattr(torch, command.dtype),
+        dtype=getattr(torch, command.dtype), look_ahead=command.look_ahead,
     )  # fmt: skip
     return SpokenAdapter(model, Speaker(command.speech)) if command.turns == "spoken" else model
 
