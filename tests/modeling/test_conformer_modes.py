@@ -50,9 +50,10 @@ def test_packed_equals_padded(subsampling: str, causal: bool) -> None:
         torch.testing.assert_close(gradient, wanted_gradients[name], atol=2e-4, rtol=1e-4)
 
 
-def test_checkpointing_keeps_every_gradient() -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_checkpointing_keeps_every_gradient(fast: bool) -> None:
     torch.manual_seed(0)
-    plain = ConformerEncoder(TINY)
+    plain = ConformerEncoder(replace(TINY, fast=fast))
     checkpointed = twin(plain, checkpointing=True)
     kept: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.nbytes) or x, lambda x: x):
