@@ -25,6 +25,7 @@ from wearllama.training.grpo_config import GrpoConfig
 from wearllama.training.grpo_explore import Batch, Explorer, Tally
 from wearllama.training.grpo_loss import LossParts, denominator, policy_loss
 from wearllama.training.grpo_reference import ReferencePolicy
+from wearllama.training.parallel import ranks_with_other_weights
 from wearllama.training.policy import Policy
 from wearllama.training.rollout import encode_items
 from wearllama.training.sft import NonFiniteLossError, SftResult, prepare_wandb, resume_point, save_final
@@ -250,6 +251,8 @@ def run_grpo(
         trainer.start_step = int(checkpoint.name.rpartition("-")[2])
         trainer.restore_place(checkpoint)
     output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    apart = ranks_with_other_weights(policy)
+    assert not apart, f"ranks {apart} ended with other weights than rank 0"
     if stop.stopped_by is None:
         save_final(trainer, run_dir / FINAL, {"steps": train.steps, **(facts or {})})
     return SftResult(

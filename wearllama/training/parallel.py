@@ -8,6 +8,9 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
 from transformers import TrainingArguments
 
 from wearllama.paths import CONF_DIR
@@ -59,3 +62,23 @@ def _activation_checkpointing(config: "TrainConfig") -> dict[str, Any]:
     known = {item.name for item in dataclasses.fields(TrainingArguments)}
     name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
     return {name: config.activation_checkpointing}
+
+
+def ranks_with_other_weights(module: nn.Module) -> list[int]:
+    """Ranks whose weights are not bit for bit those of rank 0 (all take part; whole copies, as under DDP)."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return []
+    mine_2 = _weights_sums(module)
+    found = [torch.zeros_like(mine_2) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, mine_2)
+    return [rank for rank, sums_2 in enumerate(found) if not torch.equal(sums_2, found[0])]
+
+
+def _weights_sums(module: nn.Module) -> Tensor:
+    """Two sums over the bits of all weights, plain and by place, so that exchanged weights show as well."""
+    sums_2 = torch.zeros(2, dtype=torch.int64, device=next(module.parameters()).device)
+    for number, parameter in enumerate(module.parameters(), start=1):
+        bits_N = parameter.detach().float().flatten().view(torch.int32).long()
+        places_N = torch.arange(1, len(bits_N) + 1, device=bits_N.device)
+        sums_2 += torch.stack((bits_N.sum(), (bits_N * places_N).sum() * number))
+    return sums_2
