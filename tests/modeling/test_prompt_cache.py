@@ -1,4 +1,4 @@
-"""The decoder that is fed piece by piece: buffers with room, filled-up rows, layers written out, and Llama 4's chunks."""
+"""The decoder fed piece by piece: buffers with room, filled-up rows, layers written out, and Llama 4's chunks."""
 
 import copy
 
