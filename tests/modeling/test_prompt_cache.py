@@ -1,4 +1,4 @@
-"""The decoder that is fed piece by piece: buffers with room, filled-up rows, grouped heads, and Llama 4's chunks."""
+"""The decoder fed piece by piece: buffers with room, filled-up rows, layers written out, and Llama 4's chunks."""
 
 import copy
 
@@ -8,8 +8,9 @@ from tiny_wearllama import ENCODER, HEARD, build, clip
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from wearllama.modeling import prompt_cache
+from wearllama.modeling import llama_steps, prompt_cache
 from wearllama.modeling.kv_cache import RoomyLayer, make_room
+from wearllama.modeling.modeling_wearllama import decoder_body
 from wearllama.modeling.prompt_cache import PromptCache
 from wearllama.modeling.streaming import StreamingSession
 
@@ -90,13 +91,13 @@ def test_rooms_hold_what_a_plain_cache_holds():
 
 
 @pytest.fixture(scope="module")
-def grouped():
+def plain_llama():
     return build(encoder_config=STREAMING)
 
 
 @torch.inference_mode()
-def test_filled_up_rows_and_grouped_heads_change_nothing(grouped, monkeypatch):
-    processor, model = grouped
+def test_filled_up_rows_change_nothing(plain_llama, monkeypatch):
+    processor, model = plain_llama
     ids = processor.tokenizer.encode("what is the weather in Boston tomorrow, and should I take an umbrella with me?")
     assert len(ids) > 20
     plain = model.decoder(inputs_embeds=model.embed_tokens(torch.tensor([ids]))).logits[0]
@@ -115,16 +116,27 @@ def test_filled_up_rows_and_grouped_heads_change_nothing(grouped, monkeypatch):
             torch.testing.assert_close(logits_V[: plain.shape[1]], plain[place - 1], atol=1e-4, rtol=0)
             assert decoding.length == place
         assert rows == [16, 1, 2]
-    assert model.decoder.config._attn_implementation == "sdpa"
 
 
-def test_grouped_attention_is_in_use_and_gone_again(grouped, monkeypatch):
-    _, model = grouped
-    seen = []
-    decoding = PromptCache(model).start([1, 2, 3])
-    layer = model.decoder.model.layers[0]
-    handle = layer.register_forward_pre_hook(lambda *_: seen.append(model.decoder.config._attn_implementation))
-    with torch.inference_mode():
-        decoding.feed(decoding.embed([4, 5]))
-    handle.remove()
-    assert seen == [prompt_cache.GROUPED] and model.decoder.config._attn_implementation == "sdpa"
+@torch.inference_mode()
+def test_layers_written_out_equal_transformers(plain_llama, monkeypatch):
+    processor, model = plain_llama
+    assert llama_steps.fits(model.decoder.model)
+    ids = processor.tokenizer.encode("what is the weather in Boston tomorrow, and should I take an umbrella with me?")
+    found = []
+    for own in (True, False):
+        monkeypatch.setattr(llama_steps, "fits", lambda _, own=own: own)
+        called = []
+        handle = model.decoder.model.register_forward_hook(lambda *_, called=called: called.append(True))
+        decoding = PromptCache(model).start(ids[:5])
+        parts = (ids[5:12], ids[12:13], ids[13:])
+        found.append(torch.cat([decoding._read(decoding.embed(part)) for part in parts], dim=1))
+        handle.remove()
+        assert len(called) == (1 if own else 4)  # prompts are long: transformers reads them
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+
+
+def test_other_decoders_are_left_to_transformers(plain_llama):
+    _, llama4 = build(encoder_config=STREAMING, decoder_config=LLAMA4)
+    halved = copy.deepcopy(plain_llama[1].decoder.model).to(torch.bfloat16)
+    assert not llama_steps.fits(decoder_body(llama4.decoder)) and not llama_steps.fits(halved)

@@ -7,38 +7,21 @@ import copy
 import inspect
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
-from transformers.masking_utils import sdpa_mask
+from transformers import DynamicCache
+from transformers.models.llama.modeling_llama import LlamaModel
 
+from wearllama.modeling import llama_steps
 from wearllama.modeling.kv_cache import RoomyLayer, make_room
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration, decoder_body
 
-GROUPED = "grouped_sdpa"
-"""Name among transformers' attention functions of ``grouped_attention``."""
 SLOW_ROWS, SLOW_WIDTH = range(8, 16), 512
 """Counts of positions that a CPU's products with matrices of this width take longer for than for ``SLOW_ROWS.stop``."""
 ROOM = 1024
 """Positions that a session sets memory aside for; 40 s of two channels. Longer ones are copied once on their way."""
-
-
-def grouped_attention(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
-) -> tuple[Tensor, None]:
-    """transformers' ``sdpa`` for a few queries behind a long past, without a copy of the past for each query head."""
-    mixed_BHQK = functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, scale=kwargs.get("scaling"), enable_gqa=True,
-        is_causal=attention_mask is None and query.shape[2] > 1,
-    )  # fmt: skip
-    return mixed_BHQK.transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register(GROUPED, grouped_attention)
-AttentionMaskInterface.register(GROUPED, sdpa_mask)
 
 
 class Decoding:
@@ -75,15 +58,11 @@ class Decoding:
 
     def _read(self, embeds_1PE: Tensor) -> Tensor:
         """Hidden states (1, P, E) behind what was read so far."""
-        config = self.model.decoder.config
-        chosen = config._attn_implementation
-        if chosen == "sdpa" and embeds_1PE.device.type == "cpu":
-            config._attn_implementation = GROUPED
+        body = decoder_body(self.model.decoder)
+        if self._forgets and llama_steps.fits(body):
+            return llama_steps.read(cast(LlamaModel, body), embeds_1PE, self.cache)
         cached = {self._cache_name: self.cache}
-        try:
-            hidden_1PE: Tensor = decoder_body(self.model.decoder)(inputs_embeds=embeds_1PE, use_cache=True, **cached)[0]
-        finally:
-            config._attn_implementation = chosen
+        hidden_1PE: Tensor = body(inputs_embeds=embeds_1PE, use_cache=True, **cached)[0]
         return hidden_1PE
 
     def peek(self, embeds_1PE: Tensor) -> Tensor:
