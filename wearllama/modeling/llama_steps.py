@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Cache
-from transformers.models.llama.modeling_llama import LlamaAttention, LlamaModel, LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer, LlamaModel, LlamaRMSNorm
 
 
 def fits(body: nn.Module) -> bool:
@@ -34,6 +34,7 @@ def read(body: LlamaModel, embeds_1PE: Tensor, cache: Cache) -> Tensor:
     seen_PL = None if count == 1 else torch.arange(start + count) <= places_1P[0, :, None]
     x_1PE = embeds_1PE
     for number, layer in enumerate(body.layers):
+        assert isinstance(layer, LlamaDecoderLayer)
         x_1PE = x_1PE + _attend(layer.self_attn, _norm(layer.input_layernorm, x_1PE), cache, number, turn_2PK, seen_PL)
         mlp, y_1PE = layer.mlp, _norm(layer.post_attention_layernorm, x_1PE)
         x_1PE = x_1PE + mlp.down_proj(F.silu(mlp.gate_proj(y_1PE)) * mlp.up_proj(y_1PE))
