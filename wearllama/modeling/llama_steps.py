@@ -6,9 +6,6 @@ by ``prompt_cache`` for decoders of exactly that class on a CPU, whose other use
 Shape suffixes: P new positions, L all positions, E width, H heads, G key and value heads, K head width.
 """
 
-from collections.abc import Iterable
-from typing import cast
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -36,7 +33,8 @@ def read(body: LlamaModel, embeds_1PE: Tensor, cache: Cache) -> Tensor:
     turn_2PK = torch.stack((cos_1PK[0], torch.cat((-sin_1PK[0, :, :half], sin_1PK[0, :, half:]), dim=-1)))
     seen_PL = None if count == 1 else torch.arange(start + count) <= places_1P[0, :, None]
     x_1PE = embeds_1PE
-    for number, layer in enumerate(cast(Iterable[LlamaDecoderLayer], body.layers)):
+    for number, layer in enumerate(body.layers):
+        assert isinstance(layer, LlamaDecoderLayer)
         x_1PE = x_1PE + _attend(layer.self_attn, _norm(layer.input_layernorm, x_1PE), cache, number, turn_2PK, seen_PL)
         mlp, y_1PE = layer.mlp, _norm(layer.post_attention_layernorm, x_1PE)
         x_1PE = x_1PE + mlp.down_proj(F.silu(mlp.gate_proj(y_1PE)) * mlp.up_proj(y_1PE))
