@@ -44,7 +44,16 @@ def test_every_experiment_composes(
 def test_encoder_is_short_for_model_encoder(recipe: ModuleType) -> None:
     config, _ = compose_config("sft", recipe.SftCommand, ["experiment=demo", "encoder=scratch"])
     assert config.model.encoder == "scratch"
-    assert not config.model.freeze["encoder"]  # random features are never frozen
+    assert not config.model.frozen_parts["encoder"]  # random features are never frozen
+
+
+def test_a_stored_encoder_in_a_random_ones_place_is_frozen_when_asked(recipe: ModuleType) -> None:
+    """experiment=tiny has encoder=scratch: the choice of the folder must not come after the freeze was let go."""
+    overrides = ["experiment=tiny", "data.manifest=x", "model.freeze.encoder=true"]
+    random, _ = compose_config("sft", recipe.SftCommand, overrides)
+    stored, _ = compose_config("sft", recipe.SftCommand, [*overrides, "encoder=packaged"])
+    assert random.model.encoder == "scratch" and not random.model.frozen_parts["encoder"]
+    assert stored.model.frozen_parts["encoder"]
 
 
 @pytest.mark.parametrize(

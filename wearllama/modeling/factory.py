@@ -60,13 +60,17 @@ class ModelConfig:
     """Of the decoder."""
 
     def __post_init__(self) -> None:
-        if self.encoder == "scratch" and self.freeze.get("encoder"):
-            # Nothing is learnt by freezing random features, so `encoder=scratch` alone does what is meant.
-            self.freeze = {**self.freeze, "encoder": False}
         if self.tokenizer == "decoder" and self.decoder == "scratch":
             raise ValueError("model.tokenizer=decoder needs a pretrained model.decoder; scratch has no tokenizer")
         if not hasattr(torch, self.dtype):
             raise ValueError(f"model.dtype is {self.dtype!r}, wanted float32, bfloat16 or float16")
+
+    @property
+    def frozen_parts(self) -> dict[str, bool]:
+        """``freeze``, except that a random encoder is trained: frozen it would learn nothing."""
+        return (
+            {**self.freeze, "encoder": False} if self.encoder == "scratch" and "encoder" in self.freeze else self.freeze
+        )
 
 
 def build_processor(config: ModelConfig) -> WearLlamaProcessor:
@@ -114,7 +118,7 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
         load_encoder_weights(model.encoder, config.encoder)
     cast_weights(model, getattr(torch, config.dtype))
     model.add_lora(config.lora)
-    model.config.freeze = dict(config.freeze)
+    model.config.freeze = dict(config.frozen_parts)
     model.apply_freeze()
     model.generation_config.eos_token_id = processor.ids.eos
     model.generation_config.pad_token_id = processor.ids.pad
@@ -140,7 +144,7 @@ def abstract_model(config: ModelConfig) -> WearLlamaForConditionalGeneration:
         model = WearLlamaForConditionalGeneration(model_config)
         model.add_lora(config.lora)
     model.to(getattr(torch, config.dtype))
-    model.config.freeze = dict(config.freeze)
+    model.config.freeze = dict(config.frozen_parts)
     model.apply_freeze()
     return model
 
