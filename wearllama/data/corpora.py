@@ -172,21 +172,27 @@ def _rows(table: Path, delimiter: str | None) -> Iterator[tuple[int, Mapping[str
     """Line numbers and rows of a CSV or TSV; of JSONL where ``delimiter`` is None."""
     if not table.is_file():
         raise ValueError(f"no table {table}")
+    if delimiter is None:
+        yield from read_objects(table)
+        return
     with table.open(encoding="utf-8", newline="") as stream:
-        if delimiter is not None:
-            # Common Voice's sentences hold quotation marks that close nothing.
-            options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if delimiter == "\t" else {}
-            reader = csv.DictReader(stream, delimiter=delimiter, **options)
-            for row in reader:
-                yield reader.line_num, row
-            return
+        # Common Voice's sentences hold quotation marks that close nothing.
+        options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if delimiter == "\t" else {}
+        reader = csv.DictReader(stream, delimiter=delimiter, **options)
+        for row in reader:
+            yield reader.line_num, row
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line numbers and objects of a JSONL file; ValueError names the line that is none."""
+    with path.open(encoding="utf-8") as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
-                raise ValueError(f"{table}, line {number}: not JSON ({error})") from None
+                raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
             if not isinstance(row, dict):
-                raise ValueError(f"{table}, line {number}: wanted an object, found {type(row).__name__}")
+                raise ValueError(f"{path}, line {number}: wanted an object, found {type(row).__name__}")
             yield number, row
 
 

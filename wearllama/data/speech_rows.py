@@ -15,7 +15,7 @@ from torch import Tensor
 
 from wearllama.audio.io import read_audio, write_audio
 from wearllama.audio.timebase import SAMPLE_RATE
-from wearllama.data.corpora import Recording
+from wearllama.data.corpora import Recording, read_objects
 
 MANIFEST = "manifest.jsonl"
 
@@ -53,15 +53,8 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Lines of a JSONL file; ValueError names the one that is no object."""
     if not path.is_file():
         raise ValueError(f"no manifest at {path}")
-    with path.open(encoding="utf-8") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
-            if not isinstance(row, dict):
-                raise ValueError(f"{path}, line {number}: wanted an object, found {type(row).__name__}")
-            yield row
+    for _, row in read_objects(path):
+        yield row
 
 
 def read_mono(path: Path, several_channels: str = "refuse") -> Tensor:

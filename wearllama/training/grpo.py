@@ -19,7 +19,7 @@ from transformers import Trainer
 from wearllama.atomic import write_json
 from wearllama.modeling.processing import WearLlamaProcessor
 from wearllama.training.callbacks import GracefulStop, MarkCheckpoints
-from wearllama.training.checkpoint import FINAL, last_complete_checkpoint, load_initial_weights
+from wearllama.training.checkpoint import FINAL, load_initial_weights
 from wearllama.training.config import TrainConfig, training_arguments
 from wearllama.training.grpo_config import GrpoConfig
 from wearllama.training.grpo_explore import Batch, Explorer, Tally
@@ -28,7 +28,8 @@ from wearllama.training.grpo_reference import ReferencePolicy
 from wearllama.training.parallel import ranks_with_other_weights
 from wearllama.training.policy import Policy
 from wearllama.training.rollout import encode_items
-from wearllama.training.sft import NonFiniteLossError, SftResult, prepare_wandb, resume_point, save_final
+from wearllama.training.sft import SftResult, prepare_wandb, resume_point, save_final
+from wearllama.training.trainer import require_finite
 
 
 class GrpoTrainer(Trainer):
@@ -82,12 +83,7 @@ class GrpoTrainer(Trainer):
             loss += share.detach()
         if not parts:
             self._join_the_others(model)
-        if not torch.isfinite(loss):
-            checkpoint = last_complete_checkpoint(str(self.args.output_dir))
-            raise NonFiniteLossError(
-                f"the loss is {loss.item()} in step {self.state.global_step + 1}; the last good checkpoint is "
-                f"{checkpoint or 'none'}; try a lower train.learning_rate or train.bf16=false"
-            )
+        require_finite(loss, self)
         return loss
 
     def _loss(self, model: nn.Module, part: Batch) -> LossParts:

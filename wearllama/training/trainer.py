@@ -26,6 +26,16 @@ class NonFiniteLossError(ValueError):
     """The loss became NaN or infinite; nothing of that step was applied."""
 
 
+def require_finite(loss: Tensor, trainer: Trainer) -> None:
+    """NonFiniteLossError with the step and the checkpoint to go back to, unless the step's loss is a number."""
+    if not torch.isfinite(loss):
+        checkpoint = last_complete_checkpoint(str(trainer.args.output_dir))
+        raise NonFiniteLossError(
+            f"the loss is {loss.item()} in step {trainer.state.global_step + 1}; the last good checkpoint is "
+            f"{checkpoint or 'none'}; try a lower train.learning_rate or train.bf16=false"
+        )
+
+
 class SftTrainer(Trainer):
     """Trainer over a :class:`BatchStream`; stops on a non-finite loss and logs what a run costs and learns."""
 
@@ -112,12 +122,7 @@ class SftTrainer(Trainer):
         if self.id_log is not None:
             self.id_log.write(self.state.global_step + 1, inputs[IDS])
         loss = super().training_step(model, inputs, num_items_in_batch)
-        if not torch.isfinite(loss):
-            checkpoint = last_complete_checkpoint(str(self.args.output_dir))
-            raise NonFiniteLossError(
-                f"the loss is {loss.item()} in step {self.state.global_step + 1}; the last good checkpoint is "
-                f"{checkpoint or 'none'}; try a lower train.learning_rate or train.bf16=false"
-            )
+        require_finite(loss, self)
         return loss
 
     def compute_loss(
