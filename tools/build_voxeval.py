@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wearllama.data.assets import fetch
-from wearllama.evaluation.voxeval.build import BuildConfig, build, write_tables
+from wearllama.evaluation.voxeval.build import BuildConfig, build, choose_questions, write_tables
 from wearllama.evaluation.voxeval.questions import read_questions
 from wearllama_launch import launch
 
@@ -38,13 +38,15 @@ class BuildVoxEval:
 def main(config: BuildVoxEval) -> None:
     questions = read_questions(config.source or fetch("mmlu_dev"), config.language)
     out = Path(config.out_dir)
-    count = sum(len(items) for items in questions.values())
+    chosen = choose_questions(questions, config.build)
+    counts = [sum(map(len, found.values())) for found in (chosen, questions)]
+    told = f"from {counts[0]} of {counts[1]} questions, in {len(chosen)} of {len(questions)} subjects"
     if config.speech:
         made = build(questions, config.build, out)
-        print(f"{out}: {made} files made, from {count} questions of {len(questions)} subjects")
+        print(f"{out}: {made} files made, {told}")
     else:
         write_tables(questions, config.build, out)
-        print(f"{out}: tables of {count} questions of {len(questions)} subjects")
+        print(f"{out}: tables {told}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from wearllama.evaluation.evaluate import evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.voxeval import build as building
 from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig, load_voxeval
-from wearllama.evaluation.voxeval.build import BuildConfig, build, plan
+from wearllama.evaluation.voxeval.build import BuildConfig, build, choose_questions, plan, spoken_question
 from wearllama.evaluation.voxeval.command import BENCHMARK, voxeval_tables, write_report
 from wearllama.evaluation.voxeval.extract import extract, extract_final
 from wearllama.evaluation.voxeval.layout import ALTERED, GROUP_OF, LEFT_OUT, QUESTIONS, SETTINGS, VOICES, Item
@@ -280,6 +280,18 @@ def test_a_built_folder_is_one_that_loads(tmp_path: Path, monkeypatch: pytest.Mo
     assert [m["role"] for m in read.messages] == ["system", "user", "assistant", "user"]
     with pytest.raises(ValueError, match="was made with other \\['shots'\\]"):
         build(questions, BuildConfig(shots=0), out, progress=False)
+
+
+def test_long_questions_can_be_left_out(tmp_path: Path) -> None:
+    questions = read_questions(write_source(tmp_path / "s"))
+    lengths = {len(spoken_question(written.item)) for items in questions.values() for written in items}
+    kept = choose_questions(questions, BuildConfig(max_characters=min(lengths)))
+    (written,) = [written for items in kept.values() for written in items]
+    assert len(spoken_question(written.item)) == min(lengths) < max(lengths)
+    with pytest.raises(ValueError, match="build.max_characters=3 leaves no question"):
+        choose_questions(questions, BuildConfig(max_characters=3))
+    with pytest.raises(ValueError, match="build.max_characters is 0"):
+        BuildConfig(max_characters=0)
 
 
 def test_linguistic_styles_change_the_words_and_repeat(tmp_path: Path) -> None:

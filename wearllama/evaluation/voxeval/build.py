@@ -8,6 +8,7 @@ the recording through the shared conditions.  All parameters are ours, since non
 import csv
 import io
 import json
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -73,6 +74,8 @@ class BuildConfig:
     """All by default."""
     limit: int | None = None
     """Only the first so many questions of each subject."""
+    max_characters: int | None = None
+    """Leave out questions that are longer as they are said (15 characters take about a second)."""
     shots: int = 0
     """So many questions of each subject become examples instead, its last ones."""
     voices: dict[str, str] = field(default_factory=_voices)
@@ -99,6 +102,8 @@ class BuildConfig:
             raise ValueError(f"build.every is {self.every}, wanted a number of 1 or more for each of {list(STYLES)}")
         if self.shots < 0 or (self.limit is not None and self.limit < 1):
             raise ValueError(f"build.shots {self.shots} or build.limit {self.limit} is too small")
+        if self.max_characters is not None and self.max_characters < 1:
+            raise ValueError(f"build.max_characters is {self.max_characters}, wanted 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +141,7 @@ def spoken_answer(item: Item) -> str:
 
 def plan(questions: Mapping[str, Sequence[Written]], config: BuildConfig) -> list[Line]:
     """Every file of every setting, in order."""
-    chosen = _choose(questions, config)
+    chosen = choose_questions(questions, config)
     return [line for setting in config.settings for line in _plan_setting(setting, chosen, config)]
 
 
@@ -164,7 +169,7 @@ def build(questions: Mapping[str, Sequence[Written]], config: BuildConfig, out: 
 
 def write_tables(questions: Mapping[str, Sequence[Written]], config: BuildConfig, out: Path) -> None:
     """Write the questions, the examples and ``made.json``; ValueError as for :func:`build`."""
-    chosen = _choose(questions, config)
+    chosen = choose_questions(questions, config)
     told = content_hash([[name, [written.item for written in items]] for name, items in chosen.items()])
     _check_made(out / MADE, {"by": "tools/build_voxeval.py, parameters ours", **asdict(config), "questions": told})
     for name, items in chosen.items():
@@ -196,12 +201,17 @@ class Recorder:
         return audio_N / max(1.0, float(np.abs(audio_N).max()))
 
 
-def _choose(questions: Mapping[str, Sequence[Written]], config: BuildConfig) -> dict[str, list[Written]]:
+def choose_questions(questions: Mapping[str, Sequence[Written]], config: BuildConfig) -> dict[str, list[Written]]:
+    """Questions by subject that ``subjects`` and ``max_characters`` let in; ValueError where too few are left."""
     unknown = sorted(set(config.subjects) - set(questions))
     if unknown:
         raise ValueError(f"build.subjects: {unknown} are not in the source; it has {sorted(questions)}")
     names = [name for name in sorted(questions) if not config.subjects or name in config.subjects]
-    chosen = {name: list(questions[name]) for name in names}
+    longest = math.inf if config.max_characters is None else config.max_characters
+    fitting = {name: [w for w in questions[name] if len(spoken_question(w.item)) <= longest] for name in names}
+    chosen = {name: items for name, items in fitting.items() if items or config.max_characters is None}
+    if not chosen:
+        raise ValueError(f"build.max_characters={config.max_characters} leaves no question")
     short = [name for name, items in chosen.items() if len(items) <= config.shots]
     if short:
         raise ValueError(f"build.shots={config.shots} leaves no question of {short}")
