@@ -288,9 +288,9 @@ def test_long_questions_can_be_left_out(tmp_path: Path) -> None:
     kept = choose_questions(questions, BuildConfig(max_characters=min(lengths)))
     (written,) = [written for items in kept.values() for written in items]
     assert len(spoken_question(written.item)) == min(lengths) < max(lengths)
-    with pytest.raises(ValueError, match="build.max_characters=3 leaves no question"):
+    with pytest.raises(ValueError, match=r"build\.max_characters=3 leaves no question"):
         choose_questions(questions, BuildConfig(max_characters=3))
-    with pytest.raises(ValueError, match="build.max_characters is 0"):
+    with pytest.raises(ValueError, match=r"build\.max_characters is 0"):
         BuildConfig(max_characters=0)
 
 
