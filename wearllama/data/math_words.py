@@ -30,6 +30,8 @@ RELATIONS = {
     "∩": "intersected with", "≡": "is congruent to", "∝": "is proportional to", "|": "divides", ":": "to",
 }  # fmt: skip
 _SUMS = {"+": "plus", "-": "minus", "±": "plus or minus"}
+_RUNS_ON = frozenset({"atom", "number", "term", "power"})
+"""What a factor can follow without "times"; behind a function or a long exponent it would seem part of it."""
 _TAKES_ARGUMENTS = frozenset("fghpquvFGHPTSLRφψ")
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
@@ -45,7 +47,7 @@ class Token(NamedTuple):
 
 
 class Spoken(NamedTuple):
-    """Words of a part, what it is (``atom``, ``sum``, ``difference``, ``product``, ``fraction``, ...), its members."""
+    """Words of a part, what it is (``atom``, ``term``, ``sum``, ``difference``, ``product``, ...), its members."""
 
     words: str
     kind: str = "atom"
@@ -121,14 +123,13 @@ class _Parser:
         found = self.factor()
         while self.left:
             if self.accept("*"):
-                right = self.factor()
-                found = Spoken(f"{found.words} times {right.words}", "product", (found.words, right.words))
+                found = _multiply(found, self.factor(), " times ")
             elif self.accept("/"):
                 found = _divide(found, self.factor())
             elif self.left[0].kind in ("letter", "number", "function", "derivative") or self.peek("(", "["):
                 right = self.factor()
-                joint = " times " if "group" in (found.kind, right.kind) else " "
-                found = Spoken(f"{found.words}{joint}{right.words}", "product", (found.words, right.words))
+                apart = found.kind not in _RUNS_ON or right.words.startswith("the ")
+                found = _multiply(found, right, " times " if apart else " ")
             else:
                 break
         return found
@@ -137,11 +138,12 @@ class _Parser:
         base = self.base()
         while self.left:
             if self.accept("^"):
-                base = Spoken(f"{base.words} {_power(self.exponent())}", "power")
+                base = _raise(base, self.exponent())
             elif self.accept("_"):
                 base = Spoken(f"{base.words} sub {self.exponent().words}", base.kind)
             elif self.accept("!"):
-                base = Spoken(f"{base.words} factorial")
+                simple = base.kind in ("atom", "number")
+                base = Spoken(f"{base.words} factorial" if simple else f"the factorial of {base.words}", "applied")
             elif self.accept("%"):
                 base = Spoken(f"{base.words} percent")
             elif self.accept("°"):
@@ -151,14 +153,12 @@ class _Parser:
         return base
 
     def exponent(self) -> Spoken:
-        """A signed atom, or a group whose brackets are not said."""
-        if opened := self.accept("(", "{"):
-            inner = self.relation()
-            self.need(")" if opened == "(" else "}")
-            return inner
+        """A signed atom, its own power included, or a group."""
         sign = self.accept(*_SUMS)
         inner = self.base()
-        return Spoken(f"{_SUMS[sign]} {inner.words}" if sign else inner.words, inner.kind)
+        if self.accept("^"):
+            inner = _raise(inner, self.exponent())
+        return Spoken(f"{_SUMS[sign]} {inner.words}", "negative") if sign else inner
 
     def base(self) -> Spoken:
         if not self.left:
@@ -166,23 +166,32 @@ class _Parser:
         if opened := self.accept("(", "[", "{"):
             return self.group(opened)
         if self.accept("|"):
-            inner = self.relation("|")
+            inner = _group(self.relation("|"))
             self.need("|")
-            return Spoken(f"the absolute value of {inner.words}")
+            return Spoken(f"the absolute value of {inner.words}", "applied")
         kind, text = self.left.pop(0)
         if kind == "number":
             return Spoken(number(text), "number", (text,))
         if kind == "derivative":
             applied = f" of {self.factor().words}" if self.left and not self.peek(*RELATIONS, ")") else ""
-            return Spoken(f"d by d {text[-1]}{applied}")
+            return Spoken(f"d by d {text[-1]}{applied}", "applied")
         if kind == "function":
             sub = f" base {self.exponent().words}" if text == "log" and self.accept("_") else ""
             power = f" {_power(self.exponent())}" if self.accept("^") else ""
             name = FUNCTIONS[text].replace(" of", f"{sub}{power} of") if sub or power else FUNCTIONS[text]
-            return Spoken(f"{name} {self.factor().words}")
+            return Spoken(f"{name} {self.argument(text).words}", "applied")
         if kind == "letter":
             return self.letter(text)
         raise MathError(f"{text!r} is out of place")
+
+    def argument(self, function: str) -> Spoken:
+        """What a function is of: a factor, or a whole term as in ``sin 2x``."""
+        if self.peek("(", "[", "{"):
+            return self.base()
+        found = self.factor()
+        while function.isalpha() and self.left and self.left[0].kind == "letter":
+            found = _multiply(found, self.factor(), " ")
+        return found
 
     def letter(self, text: str) -> Spoken:
         name = text.rstrip("'′")
@@ -191,11 +200,11 @@ class _Parser:
         applied = self.peek("(") and (name in _TAKES_ARGUMENTS or len(text) > len(name))
         if applied:
             self.accept("(")
-            arguments = [self.relation().words]
+            arguments = [_group(self.relation()).words]
             while self.accept(","):
-                arguments.append(self.relation().words)
+                arguments.append(_group(self.relation()).words)
             self.need(")")
-            return Spoken(f"{words} of {' and '.join(arguments)}")
+            return Spoken(f"{words} of {' and '.join(arguments)}", "applied")
         return Spoken(words)
 
     def group(self, opened: str) -> Spoken:
@@ -214,18 +223,46 @@ class _Parser:
                 return Spoken(f"the interval from {members[0]} to {members[1]}", "group")
             return Spoken(", ".join(members), "group")
         self.need(closing)
-        if len(inner.parts) == 2 and inner.kind in ("sum", "difference", "product"):
-            return Spoken(f"the {inner.kind} of {inner.parts[0]} and {inner.parts[1]}", "group")
-        if inner.kind in ("several", "relation"):
-            return Spoken(f"the quantity {inner.words}", "group")
-        return inner
+        return _group(inner)
+
+
+def _group(inner: Spoken) -> Spoken:
+    """What brackets hold, in words that say where it ends, since brackets are not heard."""
+    if inner.kind in ("sum", "difference", "product"):
+        return Spoken(f"the {inner.kind} of {inner.parts[0]} and {inner.parts[1]}", "group")
+    if inner.kind in ("several", "relation"):
+        return Spoken(f"the quantity {inner.words}", "group")
+    if inner.kind == "ratio":
+        return Spoken(f"the fraction {inner.words}", "group")
+    return inner
+
+
+def _multiply(left: Spoken, right: Spoken, joint: str) -> Spoken:
+    words = f"{left.words}{', all' if left.kind == 'group' else ''}{joint}{right.words}"
+    if joint == " ":
+        return Spoken(words, "term")
+    return Spoken(words, "product", (left.words, right.words)) if left.kind != "product" else Spoken(words, "several")
 
 
 def _divide(above: Spoken, below: Spoken) -> Spoken:
     if above.kind == below.kind == "number" and all(p.isdigit() for p in (*above.parts, *below.parts)):
-        return Spoken(fraction(int(above.parts[0]), int(below.parts[0])), "fraction")
-    joint = "divided by" if "group" in (above.kind, below.kind) else "over"
-    return Spoken(f"{above.words} {joint} {below.words}", "fraction")
+        words = fraction(int(above.parts[0]), int(below.parts[0]))
+        return Spoken(words, "ratio" if " over " in words else "term")
+    joint = " divided by " if "group" in (above.kind, below.kind) else " over "
+    return Spoken(f"{above.words}{', all' if above.kind == 'group' else ''}{joint}{below.words}", "ratio")
+
+
+def _raise(base: Spoken, exponent: Spoken) -> Spoken:
+    """``x^2``: x squared; of anything longer: the square of ..."""
+    power = _power(exponent)
+    if base.kind in ("atom", "number"):
+        return Spoken(f"{base.words} {power}", "power" if power in ("squared", "cubed") else "long power")
+    named = {"squared": "the square of", "cubed": "the cube of", "inverse": "the inverse of"}
+    if power in named:
+        return Spoken(f"{named[power]} {base.words}", "applied")
+    if base.kind == "group":
+        return Spoken(f"{base.words}, all {power}", "long power")
+    return Spoken(f"the power of base {base.words} and exponent {exponent.words}", "applied")
 
 
 def _power(exponent: Spoken) -> str:

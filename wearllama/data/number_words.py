@@ -89,8 +89,9 @@ def money(sign: str, whole: str, places: str = "", scale: str = "") -> str:
 
 
 def fraction(numerator: int, denominator: int) -> str:
-    """1/2 -> "one half", 3/4 -> "three quarters", 33/2 -> "thirty-three over two"."""
-    if not 0 < numerator < 20 or denominator not in (*range(2, 13), 100, 1000) or numerator >= denominator:
+    """1/2 -> "one half", 3/4 -> "three quarters", 4/3 -> "four thirds", 33/2 -> "thirty-three over two"."""
+    if not 0 < numerator < 20 or denominator not in (*range(2, 13), 100, 1000):
         return f"{cardinal(numerator)} over {cardinal(denominator)}"
     name = {2: "half", 4: "quarter"}.get(denominator) or ordinal(denominator)
-    return f"{cardinal(numerator)} {name}" + ("" if numerator == 1 else "s")
+    several = {"half": "halves"}.get(name, f"{name}s")
+    return f"{cardinal(numerator)} {name if numerator == 1 else several}"

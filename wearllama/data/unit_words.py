@@ -10,6 +10,7 @@ UNITS = {
     "Ω": "ohm", "kΩ": "kiloohm", "kV": "kilovolt", "mC": "millicoulomb", "µC": "microcoulomb", "nC": "nanocoulomb",
     "µF": "microfarad", "µm": "micrometer", "µs": "microsecond", "dB": "decibel", "T": "tesla", "C": "coulomb",
 }  # fmt: skip
+_LENGTHS = ("meter", "foot", "inch", "mile")
 _UNCHANGED = frozenset({"hertz", "kilohertz", "megahertz", "kelvin"})
 _IRREGULAR = {"foot": "feet", "inch": "inches"}
 
@@ -20,3 +21,13 @@ def unit(name: str, *, one: bool) -> str:
         return name
     first, _, rest = name.partition(" ")
     return f"{_IRREGULAR.get(first, f'{first}s')} {rest}".strip()
+
+
+def power_of_unit(name: str, power: str, *, one: bool) -> str:
+    """("centimeter", "2") -> "square centimeters" (one=False), ("second", "2") -> "seconds squared"."""
+    words = unit(name, one=one)
+    if power not in ("2", "3"):
+        return words
+    if name.endswith(_LENGTHS):
+        return f"{'square' if power == '2' else 'cubic'} {words}"
+    return f"{words} {'squared' if power == '2' else 'cubed'}"

@@ -10,7 +10,7 @@ import re
 from wearllama.data.math_words import FUNCTIONS, GREEK, RELATIONS, MathError, say_math
 from wearllama.data.number_words import cardinal, number, ordinal, year
 from wearllama.data.read_aloud import MONEY, say_money
-from wearllama.data.unit_words import UNITS, unit
+from wearllama.data.unit_words import UNITS, power_of_unit
 
 _LATEX = {
     r"\cdot": "*", r"\times": "*", r"\div": "/", r"\pm": "±", r"\leq": "≤", r"\le": "≤", r"\geq": "≥", r"\ge": "≥",
@@ -27,18 +27,21 @@ _SYMBOLS = {
     **{symbol: f" {name} " for symbol, name in GREEK.items()},
     "×": " times ", "÷": " divided by ", "∞": " infinity ", "√": " the square root of ", "±": " plus or minus ",
     "%": " percent ", "^": " to the power of ", "&": " and ", "*": " times ", "+": " plus ", "°": " degrees ",
+    "∀": " for all ", "∃": " there is ", "∨": " or ", "∧": " and ", "⊃": " implies ", "¬": " not ", "∴": " therefore ",
     "∑": " the sum of ", "∫": " the integral of ", "~": " approximately ", "−": " minus ",
 }  # fmt: skip
 _ROMAN = {"II": "two", "III": "three", "IV": "four", "VI": "six", "VII": "seven", "VIII": "eight", "IX": "nine"}
 _FUNCTION = "|".join(sorted((name for name in FUNCTIONS if name.isalpha()), key=len, reverse=True))
 _OPERATOR = r"[-+±*/^_=≠<>≤≥≈∈→⊂∪∩≡∝!%]"
+_BARE = r"(?:sin|cos|tan|ln|log|det) (?=\d|[b-zα-ωA-HJ-Z](?![A-Za-z]))"
+"""A function before its argument without brackets: "sin 2x", "det A"; not an article or a pronoun."""
 _ATOM = (
-    rf"(?:\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+|d/d[a-z]|(?:{_FUNCTION})(?![A-Za-z])"
-    rf"|(?<![A-Za-z])(?:[A-Za-z]['′]*(?![A-Za-z])|[A-Za-z]{{2}}(?=[(^]))|[α-ωΑ-Ω∞√∛])"
+    rf"(?:\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+|d/d[a-z]|(?<![A-Za-z]){_BARE}|(?:{_FUNCTION})(?![A-Za-z])"
+    rf"|(?<![A-Za-z])(?:[A-Za-z]['′]*(?![A-Za-z])|[A-Za-z]{{2}}['′]*(?=[(^]))|[α-ωΑ-Ω∞√∛])"
 )
 _SPACE = rf"(?<=,) | (?={_OPERATOR})|(?<={_OPERATOR}) "
 _SPAN = re.compile(rf"(?:{_ATOM}|[(\[{{|]|{_OPERATOR})(?:{_ATOM}|[()\[\]{{}}|,]|{_OPERATOR}|°|{_SPACE})*")
-_HAS_MATH = re.compile(rf"\d|{_OPERATOR}|[α-ωΑ-Ω∞√∛]|(?:{_FUNCTION})\b|[A-Za-z]['′]?\(")
+_HAS_MATH = re.compile(rf"\d|{_OPERATOR}|[α-ωΑ-Ω∞√∛]|(?:{_FUNCTION})\b|[A-Za-z]['′]?\(|\|[A-Za-z]\|")
 _UNIT_NAMES = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 _MEASURE = re.compile(
     rf"(?P<minus>(?<![\w)])[-−])?(?P<number>\d[\d,]*(?:\.\d+)?|\.\d+)\s?(?P<unit>{_UNIT_NAMES})"
@@ -55,10 +58,13 @@ def verbalise(text: str) -> str:
     """The text as it is said."""
     said = _prepare(text)
     said = _MATRIX.sub(lambda m: _matrix([row.strip("[] ").split(",") for row in m.group(1).split("],")]), said)
+    said = re.sub(r"\bdet\s?(?:\((the [\w-]+ by [^()]+)\)|(?=the [\w-]+ by ))", r"the determinant of \1", said)
     said = re.sub(r"(\d+)\s?[x×]\s?(\d+)(?=\s+(?:matri|grid|table|square|identity))",
                   lambda m: f"{number(m.group(1))} by {number(m.group(2))}", said)  # fmt: skip
     said = re.sub(r"(?<=\d)\s*[x×]\s*(?=\d)", "*", said)
     said = MONEY.sub(say_money, said)
+    # A hyphen to a word is no minus: a 44-year-old, glucose-6-phosphate.
+    said = re.sub(r"(?<=\d)-(?=[A-Za-z]{2})|(?<=[A-Za-z]{3})-(?=\d)", " ", said)
     said = _YEAR.sub(lambda m: f"{m.group(1)} {year(int(m.group(2)))}", said)
     said = re.sub(r"\b(1[1-9]\d\d|20\d\d)s\b", lambda m: _plural(year(int(m.group(1)))), said)
     said = re.sub(r"\b(1[1-9]\d\d|20\d\d)\s?[-–]\s?(1[1-9]\d\d|20\d\d)\b",
@@ -82,12 +88,16 @@ def _prepare(text: str) -> str:
     )
     said = said.replace("−", "-").replace("·", "*").replace("⋅", "*").replace("÷", "/")
     said = re.sub(r"<=", "≤", re.sub(r">=", "≥", re.sub(r"!=", "≠", re.sub(r"(?:->|-&gt;)", "→", said))))
-    said = re.sub(r"\$([^$]*[\\^_{}=][^$]*|[A-Za-z])\$", r"\1", said)
+    said = re.sub(r"(?<=\d)[eE]([+-]?\d+)\b", r"*10^(\1)", said)
+    said = re.sub(r"\$([^$]*[\\^_{}=][^$]*|\d*[A-Za-z]{1,3})\$", r"\1", said)
     said = re.sub(r"\\[\[\]()]", " ", said)
+    said = re.sub(r"\^\{?\\prime\}?|’(?=\()", "'", said)
     for _ in range(3):  # fractions in fractions
+        said = re.sub(r"([\^_])\{([^{}]*)\}", r"\1(\2)", said)
         said = re.sub(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1)/(\2)", said)
         said = re.sub(r"\\sqrt\[3\]\{([^{}]*)\}", r"∛(\1)", said)
         said = re.sub(r"\\sqrt\{([^{}]*)\}", r"√(\1)", said)
+    said = re.sub(r"\(([a-z])([a-z])\)(?=\^)", r"(\1*\2)", said)
     said = re.sub(r"\\(?:text|mathrm|mathbb|mathbf)\{([^{}]*)\}", r"\1", said)
     for command in sorted(_LATEX, key=len, reverse=True):
         said = re.sub(re.escape(command) + (r"(?![A-Za-z])" if command[-1].isalpha() else ""), _LATEX[command], said)
@@ -103,11 +113,17 @@ def _span(match: re.Match[str]) -> str:
     core = text[: trailing.start()]
     if "!" in trailing.group() and re.search(r"[\w)]$", core):
         core, tail = core + "!", trailing.group().replace("!", "", 1)
+    elif core.count("|") % 2 and trailing.group().startswith("|"):
+        core, tail = f"{core}|", trailing.group()[1:]
     else:
         tail = trailing.group()
     if not _HAS_MATH.search(core) or re.fullmatch(r"[A-Za-z]", core):
         return text
-    return _say_longest(core) + tail
+    said = _say_longest(core) + tail
+    # An expression may touch a word ("1Wb").
+    before = " " if said[0].isalpha() and re.search(r"[A-Za-z)]$", match.string[: match.start()]) else ""
+    after = " " if said[-1].isalpha() and re.match(r"[A-Za-z]", match.string[match.end() :]) else ""
+    return before + said + after
 
 
 def _say_longest(text: str) -> str:
@@ -121,12 +137,15 @@ def _say_longest(text: str) -> str:
             continue
         rest = text[stop:]
         return f"{words} {_say_longest(rest)}" if rest.strip() else words + rest
-    return text[:1] + (_say_longest(text[1:]) if len(text) > 1 else "")
+    rest = _say_longest(text[1:]) if len(text) > 1 else ""
+    return f"{text[:1]} {rest}" if text[:1] == ")" and rest[:1].isalpha() else text[:1] + rest
 
 
 def _symbols(text: str) -> str:
-    said = re.sub(r"\d+(?:,\d{3})*(?:\.\d+)?", lambda m: f" {number(m.group())} ", text)
+    said = re.sub(r"\)\s?\^(two|three)\b", lambda m: f") {'squared' if m.group(1) == 'two' else 'cubed'} ", text)
+    said = re.sub(r"\d+(?:,\d{3})*(?:\.\d+)?", lambda m: f" {number(m.group())} ", said)
     said = re.sub(r"(?<=\s)-(?=\w)", "minus ", said)
+    said = re.sub(r"(?<=[\w)])(?:\s+/\s*|/\s+)(?=[\w(])", " over ", said)
     said = re.sub(r"(?<=\w) - (?=\w)", " minus ", said) if re.search(r"\bequals\b", said) else said
     for sign, words in _SYMBOLS.items():
         said = said.replace(sign, words)
@@ -163,7 +182,7 @@ def _is_variable(match: re.Match[str]) -> bool:
 
 
 def _unit(symbol: str, power: str, one: bool) -> str:
-    return unit(UNITS[symbol], one=one) + {"2": " squared", "3": " cubed"}.get(power, "")
+    return power_of_unit(UNITS[symbol], power, one=one)
 
 
 def _plural(words: str) -> str:
