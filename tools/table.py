@@ -3,6 +3,8 @@
 Run as: python tools/table.py runs/eval/wearvox/sft-1a2b3c4d runs/eval/wearvox/whisper-smollm2-5e6f7a8b
         python tools/table.py RUN RUN RUN --all --out docs/results/models.md
 
+        python tools/table.py RUN/audio-direct-0 RUN/text-direct-0     # VoxEval: models by condition
+
 Of each run its model; its controls stay in its own report. --all: every table, not the headline alone.
 """
 
@@ -12,7 +14,9 @@ from pathlib import Path
 
 from wearllama.atomic import write_text
 from wearllama.evaluation.merged import merge_runs
+from wearllama.evaluation.report import read_run
 from wearllama.evaluation.tables import tables_of
+from wearllama.evaluation.voxeval.tables import condition_table
 
 
 def main() -> None:
@@ -22,7 +26,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="Markdown file")
     args = parser.parse_args()
     try:
-        tables = tables_of(merge_runs(args.runs))
+        voxeval = "conditions" in read_run(args.runs[0])[0]
+        tables = [condition_table(args.runs)] if voxeval else tables_of(merge_runs(args.runs))
     except ValueError as error:
         sys.exit(f"error: {error}")
     chosen = tables if args.all else tables[:1]

@@ -17,13 +17,14 @@ from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.voxeval import build as building
 from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig, load_voxeval
 from wearllama.evaluation.voxeval.build import BuildConfig, build, choose_questions, plan, spoken_question
-from wearllama.evaluation.voxeval.command import BENCHMARK, voxeval_tables, write_report
+from wearllama.evaluation.voxeval.command import BENCHMARK, write_report
 from wearllama.evaluation.voxeval.extract import extract, extract_final
 from wearllama.evaluation.voxeval.layout import ALTERED, GROUP_OF, LEFT_OUT, QUESTIONS, SETTINGS, VOICES, Item
 from wearllama.evaluation.voxeval.linguistic import STYLES
 from wearllama.evaluation.voxeval.prompt_audio import PromptReader
 from wearllama.evaluation.voxeval.questions import Written, read_questions
 from wearllama.evaluation.voxeval.spoken_answers import SpokenAnswers
+from wearllama.evaluation.voxeval.tables import condition_table, voxeval_tables
 from wearllama.simulation.conditions import parse_conditions
 
 QUIET = HarnessConfig(progress=False, ttft_items=0, batch_size=2)
@@ -168,6 +169,14 @@ def test_a_run_under_conditions_is_one_table(tmp_path: Path) -> None:
     assert ("Moshi (published)", "12.16 %", "12.21 %", "-") in table.rows
     page = write_report(tmp_path / "out", found, config, examples)
     assert "By fine condition" in page.read_text()
+    write_report(tmp_path / "other", found[:1], config, examples)
+    beside = condition_table([tmp_path / "out", tmp_path / "other"])
+    assert [row[0] for row in beside.rows] == ["clean", "gain:-10", "tempo:2"]
+    assert beside.rows[0][1] == beside.rows[0][2] != beside.rows[1][2] == "-" and "constant answer" in beside.note
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "results.json").write_text('{"benchmark": "wearvox"}')
+    with pytest.raises(ValueError, match="none holds no VoxEval run"):
+        condition_table([tmp_path / "out", tmp_path / "none"])
 
 
 def test_unparsable_is_wrong_and_counted(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from wearllama.atomic import write_json, write_text
 from wearllama.data.manifest import Example
-from wearllama.evaluation import published
 from wearllama.evaluation.cascade import AsrConfig, open_recogniser
 from wearllama.evaluation.chat import ChatConfig, open_chat
 from wearllama.evaluation.chat_adapter import ChatAdapter
@@ -18,16 +17,15 @@ from wearllama.evaluation.evaluate import Benchmark, Control, evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.models import ModelSettings, open_model
 from wearllama.evaluation.report import Section, render_html, render_markdown
-from wearllama.evaluation.tables import MARK, Table, cell
 from wearllama.evaluation.voxeval import benchmark
 from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig, load_voxeval
-from wearllama.evaluation.voxeval.layout import QUESTIONS, SETTINGS
+from wearllama.evaluation.voxeval.layout import QUESTIONS
 from wearllama.evaluation.voxeval.prompt_audio import PromptReader
 from wearllama.evaluation.voxeval.spoken_answers import SpokenAnswers
+from wearllama.evaluation.voxeval.tables import Found, voxeval_tables
 from wearllama.simulation.conditions import CLEAN, parse_conditions
 
 BENCHMARK = Benchmark("voxeval", benchmark.score, benchmark.summarise)
-Found = list[tuple[str, dict[str, Any]]]
 
 
 @dataclass(kw_only=True)
@@ -81,7 +79,7 @@ def run_command(command: VoxEvalCommand) -> Path | None:
     heard = [(CLEAN if c is None else c.name, examples if c is None else reader.under(examples, c)) for c in conditions]
     config = command.voxeval
     folder = run_folder(command.out, "voxeval", model) / f"{config.input}-{config.mode}-{config.shots}"
-    found: Found = []
+    found: list[tuple[str, dict[str, Any]]] = []
     for name, under in heard:
         systems = evaluate(
             BENCHMARK, under, model, root=root, folder=folder, harness=command.harness, controls=controls,
@@ -104,40 +102,6 @@ def write_report(folder: Path, found: Found, config: VoxEvalConfig, examples: Se
     return folder / "report.html"
 
 
-def voxeval_tables(found: Found) -> list[Table]:
-    """Accuracy by condition and setting with the published rows, the ways of scoring, and breakdowns of the first."""
-    settings = [name for name in SETTINGS if name in found[0][1]["systems"][0]["rates"]]
-    columns = [*settings, "all"] if len(settings) > 1 else settings
-    rows = [
-        (_who(system, name), *(cell(system["rates"].get(column)) for column in columns))
-        for name, result in found
-        for system in result["systems"]
-    ]
-    for name, values in published.VOXEVAL.items():
-        by_setting = dict(zip(SETTINGS, values, strict=False))
-        shown = [f"{by_setting[column]:.2f} %" if column in by_setting else "-" for column in columns]
-        rows.append((name + MARK, *shown))
-    note = (
-        "Accuracy over the whole reply; what cannot be read is wrong. Chance is 25 %. 95 % Wilson intervals. "
-        f"Published: {published.VOXEVAL_SOURCE}."
-    )
-    tables = [Table("VoxEval", ("system", *columns), rows, note)]
-    rows = [
-        (_who(system, name), *(cell(system["rates"][f"all{mark}"]) for mark in ("", "/final", "/parsed")))
-        for name, result in found
-        for system in result["systems"]
-    ]
-    tables.append(Table("Ways of scoring", ("system", "whole reply", "last segment", "readable"), rows))
-    first = found[0][1]["systems"]
-    for key, title in (
-        ("by_group", "By group"), ("by_subject", "By subject"), ("by_fine_condition", "By fine condition"),
-    ):  # fmt: skip
-        names = sorted({name for system in first for name in system[key]})
-        rows = [(name, *(cell(system[key].get(name)) for system in first)) for name in names]
-        tables.append(Table(title, ("", *(_who(system, found[0][0]) for system in first)), rows))
-    return tables
-
-
 def _facts(result: dict[str, Any], config: VoxEvalConfig, examples: Sequence[Example]) -> str:
     cut = result["systems"][0]["cut_prompts"]
     full = QUESTIONS * len(config.settings)
@@ -149,11 +113,6 @@ def _facts(result: dict[str, Any], config: VoxEvalConfig, examples: Sequence[Exa
             f"longest by {cut['longest_cut_s']:.1f} s"
         )
     return f"{said}; prompts {result['prompts']}; {result['systems'][0]['errors']} items failed."
-
-
-def _who(system: dict[str, Any], condition: str) -> str:
-    label = system["label"].replace("model", system["identity"]["model"], 1)
-    return label if condition == CLEAN else f"{label}, {condition}"
 
 
 def _model(command: VoxEvalCommand) -> Any:
