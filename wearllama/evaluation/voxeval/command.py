@@ -1,7 +1,7 @@
 """What eval/voxeval.py does with its settings: the model, every condition, and one table of all."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def write_report(folder: Path, found: Found, config: VoxEvalConfig, examples: Se
     return folder / "report.html"
 
 
-def _facts(result: dict[str, Any], config: VoxEvalConfig, examples: Sequence[Example]) -> str:
+def _facts(result: Mapping[str, Any], config: VoxEvalConfig, examples: Sequence[Example]) -> str:
     cut = result["systems"][0]["cut_prompts"]
     full = QUESTIONS * len(config.settings)
     of_all = "" if len(examples) == full else f" (the publication has {full} in these settings)"
