@@ -41,7 +41,7 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
-VERSION = 1
+VERSION = 2
 """Raised when the same settings and texts give other data."""
 DEMO = VgBenchPlan(
     switch_pairs=300, self_talk=80, side_talk=60,

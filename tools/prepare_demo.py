@@ -31,7 +31,7 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
 
-VERSION = 7
+VERSION = 8
 """Raised when the same settings and texts give other data."""
 
 

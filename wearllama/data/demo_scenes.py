@@ -153,6 +153,7 @@ def to_example(
     if not scene.text_only:
         recipe, metadata["seconds"] = scene_recipe(scene, seconds, split="train", level_dbfs=level_dbfs)
         audio = {"mixture": recipe.to_dict()}
+        metadata |= {"transcript": scene.words} if scene.words else {}
     return Example(
         id=scene.id,
         task=scene.task,

@@ -14,11 +14,11 @@ import numpy as np
 
 from wearllama.data.manifest import Example, Renderer
 from wearllama.data.prompts import content_hash
-from wearllama.evaluation import vgbench, wearvox_scores
+from wearllama.evaluation import transcription, vgbench, wearvox_scores
 from wearllama.evaluation.adapters import MajorityAdapter
 from wearllama.evaluation.chat import EndpointConfig
 from wearllama.evaluation.harness import Adapter, HarnessConfig, run
-from wearllama.evaluation.intervals import Mean, Rate, mcnemar
+from wearllama.evaluation.intervals import ErrorRate, Mean, Rate, mcnemar
 from wearllama.evaluation.judging import Judges
 from wearllama.evaluation.models import AudioModel
 from wearllama.evaluation.predictions import Prediction, prompt_hash_of
@@ -39,6 +39,7 @@ class Benchmark(NamedTuple):
 BENCHMARKS = {
     "wearvox": Benchmark("wearvox", wearvox_scores.score, wearvox_scores.summarise),
     "vgbench": Benchmark("vgbench", vgbench.score, vgbench.summarise),
+    "asr": Benchmark("asr", transcription.score, transcription.summarise),
 }
 
 
@@ -156,7 +157,7 @@ def results(
 
 def jsonable(value: Any) -> Any:
     """Rates as objects with their interval, all the way down."""
-    if isinstance(value, Rate | Mean):
+    if isinstance(value, Rate | Mean | ErrorRate):
         return value.to_dict()
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}

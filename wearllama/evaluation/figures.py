@@ -29,19 +29,25 @@ _PUBLISHED = {
     "wearvox": ("MC WearLlama (published)", published.WEARVOX["MC WearLlama"], _WEARVOX_NAMES),
     "vgbench": ("VoxGate SFT (published)", published.VGBENCH["VoxGate SFT"], _VGBENCH_NAMES),
 }
+_BREAKDOWN = {
+    "wearvox": ("by_noise_type", "By noise type"),
+    "vgbench": ("self_talk_by_discourse", "Self-talk mute rate by discourse form"),
+    "asr": ("by_noise_type", "Word error rate by noise type"),
+}
 
 
 def figures_of(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(title, SVG) of every plot of a benchmark."""
     name = results["benchmark"]
-    label, values, names = _PUBLISHED[name]
     columns = [(title, key) for title, key in HEADLINE[name] if any(key in s["rates"] for s in results["systems"])]
-    mark = dict(zip(names, values, strict=True))
-    plots = [("Scores with 95 % intervals", _bars(results["systems"], "rates", columns, (label, mark)))]
-    breakdown = "by_noise_type" if name == "wearvox" else "self_talk_by_discourse"
+    marks = None
+    if name in _PUBLISHED:
+        paper, values, names = _PUBLISHED[name]
+        marks = (paper, dict(zip(names, values, strict=True)))
+    plots = [("Scores with 95 % intervals", _bars(results["systems"], "rates", columns, marks))]
+    breakdown, title = _BREAKDOWN[name]
     groups = sorted({group for system in results["systems"] for group in system[breakdown]})
     if groups:
-        title = "By noise type" if name == "wearvox" else "Self-talk mute rate by discourse form"
         plots.append((title, _bars(results["systems"], breakdown, [(g, g) for g in groups], None)))
     places = sorted({place for system in results["systems"] for place in system.get("by_place", ())})
     if places:

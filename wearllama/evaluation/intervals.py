@@ -98,6 +98,61 @@ def mean_of(scores: Sequence[float], *, resamples: int = 1000, seed: int = 0) ->
     return Mean(float(values_I.mean()), values_I.size, Interval(float(low), float(high)))
 
 
+@dataclass(frozen=True)
+class ErrorRate:
+    """Errors over words (or other units), with a bootstrap interval over recordings; may exceed 1."""
+
+    errors: int
+    total: int
+    interval: Interval
+
+    @property
+    def value(self) -> float:
+        """Errors a word; NaN without words."""
+        return self.errors / self.total if self.total else math.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: errors, total (words), rate and the 95 % interval."""
+        return {"errors": self.errors, "total": self.total, "rate": self.value if self.total else None,
+                "low": self.interval.low, "high": self.interval.high}  # fmt: skip
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{100 * self.value:.1f} % [{100 * low:.1f}, {100 * high:.1f}] ({self.errors}/{self.total} words)"
+
+
+def error_rate_of(counts: Sequence[tuple[int, int]], *, resamples: int = 1000, seed: int = 0) -> ErrorRate:
+    """Of (errors, words) a recording; percentile bootstrap over recordings."""
+    counts_I2 = np.asarray(counts, dtype=np.int64).reshape(-1, 2)
+    errors, total = (int(part) for part in counts_I2.sum(axis=0))
+    if total == 0:
+        return ErrorRate(errors, 0, Interval(math.nan, math.nan))
+    draws_RI = np.random.default_rng(seed).integers(len(counts_I2), size=(resamples, len(counts_I2)))
+    sums_R2 = counts_I2[draws_RI].sum(axis=1)
+    low, high = np.percentile(sums_R2[:, 0] / np.maximum(sums_R2[:, 1], 1), (2.5, 97.5))
+    return ErrorRate(errors, total, Interval(float(low), float(high)))
+
+
+def relative_reduction(
+    first: Mapping[str, tuple[int, int]], second: Mapping[str, tuple[int, int]], *, resamples: int = 2000, seed: int = 0
+) -> Mean:
+    """How much lower the second's error rate is than the first's, as a share of the first's; paired bootstrap.
+
+    Args:
+        first: (errors, words) by recording.
+        second: the same recordings by another system; ValueError where they differ or the first makes no error.
+    """
+    if first.keys() != second.keys() or not any(errors for errors, _ in first.values()):
+        raise ValueError("wanted two systems' counts of the same recordings, with errors of the first")
+    errors_I2 = np.array([(first[key][0], second[key][0]) for key in sorted(first)], dtype=np.float64)
+    draws_RI = np.random.default_rng(seed).integers(len(errors_I2), size=(resamples, len(errors_I2)))
+    sums_R2 = errors_I2[draws_RI].sum(axis=1)
+    kept_R2 = sums_R2[sums_R2[:, 0] > 0]
+    low, high = np.percentile(1 - kept_R2[:, 1] / kept_R2[:, 0], (2.5, 97.5))
+    whole_2 = errors_I2.sum(axis=0)
+    return Mean(float(1 - whole_2[1] / whole_2[0]), len(errors_I2), Interval(float(low), float(high)))
+
+
 class PairedDifference(NamedTuple):
     """First minus second on the same items, its bootstrap interval, and a two-sided p from the resamples' signs."""
 

@@ -70,7 +70,7 @@ def section_of(results: Mapping[str, Any], clips: Sequence[dict[str, Any]] = ())
 
 def title_of(results: Mapping[str, Any]) -> str:
     """A benchmark's name in print."""
-    return {"wearvox": "WearVox", "vgbench": "VGBench"}[results["benchmark"]]
+    return {"wearvox": "WearVox", "vgbench": "VGBench", "asr": "Transcription"}[results["benchmark"]]
 
 
 def facts_of(results: Mapping[str, Any]) -> str:

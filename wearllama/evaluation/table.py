@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wearllama.evaluation.intervals import Interval, Mean, Rate
+from wearllama.evaluation.intervals import ErrorRate, Interval, Mean, Rate
 
 MARK = " (published)"
 
@@ -37,6 +37,8 @@ def cell(rate: Mapping[str, Any] | None) -> str:
         return "-"
     if "mean" in rate:
         return str(Mean(rate["mean"], rate["total"], Interval(rate["low"], rate["high"])))
+    if "errors" in rate:
+        return str(ErrorRate(rate["errors"], rate["total"], Interval(rate["low"], rate["high"])))
     return str(Rate(rate["hits"], rate["total"]))
 
 

@@ -13,7 +13,7 @@ __all__ = ["HEADLINE", "MARK", "Table", "cell", "conditions_table", "tables_of"]
 
 def tables_of(results: Mapping[str, Any]) -> list[Table]:
     """All tables of a benchmark's results, the headline first."""
-    make = {"wearvox": wearvox_tables, "vgbench": _vgbench}[results["benchmark"]]
+    make = {"wearvox": wearvox_tables, "vgbench": _vgbench, "asr": _asr}[results["benchmark"]]
     return [*make(results), *_common(results)]
 
 
@@ -22,7 +22,8 @@ _VGBENCH_RATES = (
     ("text-only tool", "speaker_switch/text_only"), ("all three", "speaker_switch/all_three"),
     ("self-talk mute", "self_talk"), ("side-talk", "side_talk"),
 )  # fmt: skip
-HEADLINE = {"wearvox": WEARVOX_RATES, "vgbench": _VGBENCH_RATES}
+_ASR_RATES = (("word error rate", "wer"), ("without error", "exact"))
+HEADLINE = {"wearvox": WEARVOX_RATES, "vgbench": _VGBENCH_RATES, "asr": _ASR_RATES}
 """Columns of the headline tables: title and the rate's name."""
 
 
@@ -52,6 +53,16 @@ def _vgbench(results: Mapping[str, Any]) -> list[Table]:
     labels = list(results["systems"][0]["side_talk_labels"])
     rows = [(label(s), *(str(s["side_talk_labels"][kind]) for kind in labels)) for s in results["systems"]]
     tables.append(Table(f"Side-talk: whom the action serves (by {by})", ("system", *labels), rows))
+    return [table for table in tables if table.rows]
+
+
+def _asr(results: Mapping[str, Any]) -> list[Table]:
+    rows = headline(results, _ASR_RATES)
+    note = "Whisper's normalisation; 95 % intervals: bootstrap over recordings, Wilson for whole recordings."
+    tables = [Table("Transcription", ("system", *(title for title, _ in _ASR_RATES)), rows, note)]
+    for key, title in (("by_asked_as", "By the benchmark's task"), ("by_noise_type", "By noise type"),
+                       ("by_environment", "By environment")):  # fmt: skip
+        tables.append(breakdown(results, key, f"{title}: word error rate"))
     return [table for table in tables if table.rows]
 
 

@@ -1,0 +1,60 @@
+"""Word error rate of a speech LLM that is asked to write down what it hears (WearVox paper, Table 6).
+
+Any benchmark's recordings with a transcript serve: wearllama.data.transcription_rows asks for their words.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jiwer
+
+from wearllama.data.manifest import Example
+from wearllama.data.text_checks import word_normaliser
+from wearllama.data.transcription_rows import TASK
+from wearllama.evaluation.intervals import ErrorRate, error_rate_of, rate_of
+from wearllama.evaluation.predictions import Prediction, as_action
+from wearllama.evaluation.scoring import Outcome
+
+BREAKDOWNS = {"by_asked_as": "asked_as", "by_noise_type": "noise_type", "by_environment": "environment"}
+
+
+def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> list[Outcome]:
+    """Word errors after Whisper's normalisation; [Mute] writes nothing down, a failed item loses every word."""
+    return [_score(example, prediction) for example, prediction in zip(examples, predictions, strict=True)]
+
+
+def _score(example: Example, prediction: Prediction) -> Outcome:
+    action = as_action(prediction, "wearvox")
+    normalise = word_normaliser(str(example.metadata.get("language", "en")))
+    wanted = normalise(example.target)
+    heard = "" if prediction.error or action.kind == "mute" else normalise(prediction.raw)
+    counts = jiwer.process_words(wanted, heard) if wanted else None
+    errors = counts.substitutions + counts.deletions + counts.insertions if counts else len(heard.split())
+    acoustics = example.metadata.get("acoustics") or {}
+    told = {name: example.metadata.get(name) or acoustics.get(name) for name in BREAKDOWNS.values()}
+    return Outcome(
+        example.id, TASK, action.kind, {"correct": errors == 0}, action.reason, {**example.metadata, **told},
+        {"errors": float(errors), "words": float(len(wanted.split()))},
+    )  # fmt: skip
+
+
+def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Word error rate in all and by group, sentences without error, and what was done instead of writing."""
+    kinds = [outcome.kind for outcome in outcomes]
+    return {
+        "rates": {"wer": word_errors(outcomes), "exact": rate_of(o.marks["correct"] for o in outcomes)},
+        **{name: _by(outcomes, field) for name, field in BREAKDOWNS.items()},
+        "actions": {TASK: {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}},
+    }
+
+
+def word_errors(outcomes: Sequence[Outcome]) -> ErrorRate:
+    """Errors over words of all outcomes, with a bootstrap interval over recordings."""
+    return error_rate_of([(int(o.values["errors"]), int(o.values["words"])) for o in outcomes])
+
+
+def _by(outcomes: Sequence[Outcome], field: str) -> dict[str, Any]:
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(str(outcome.metadata.get(field) or "not recorded"), []).append(outcome)
+    return {name: word_errors(groups[name]) for name in sorted(groups)}
