@@ -1,10 +1,12 @@
 """Conditions: each does what its name says, repeats, keeps the spatial cue where it must, and takes the beam along."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.signal
+import soundfile
 import torch
 
 from wearllama.audio.array import load_array
@@ -15,6 +17,7 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.conditions import GROUPS, KINDS, SAME_FOR_ALL, SCENE, Condition, parse_conditions
 from wearllama.simulation.mixing import MixtureRecipe, Segment, render
 from wearllama.simulation.noise import NoiseBank
+from wearllama.simulation.scene_edits import Surrounding, talk_of
 from wearllama.simulation.sources import active_samples
 
 GLASSES = load_array("glasses5")
@@ -189,7 +192,7 @@ def test_a_scene_moves_to_another_room_or_distance_or_ratio(small_bank: RirBank,
     rt60 = small_bank.entries[small_bank.select(split="eval")[0]].rt60_s
     far = max(small_bank.select(role="bystander", split="eval"), key=lambda i: small_bank.entries[i].distance_m)
     for kind, value in (("rt60", rt60 * 1.1), ("distance", small_bank.entries[far].distance_m), ("scene_snr", 3.0)):
-        edited = Condition(kind=kind, value=value).edit(scene(), small_bank, seed=5)
+        edited = Condition(kind=kind, value=value).edit(scene(), Surrounding(bank=small_bank), seed=5)
         mixture = render(edited, bank=small_bank, noise=NOISE, seed=5, audio_root=voices_dir)
         if kind == "rt60":
             assert mixture.metadata["rt60_s"] == rt60
@@ -202,8 +205,34 @@ def test_a_scene_moves_to_another_room_or_distance_or_ratio(small_bank: RirBank,
 
 def test_what_the_bank_has_not_is_said(small_bank: RirBank) -> None:
     with pytest.raises(ValueError, match=r"no room of split 'eval' has about 9 s.*nearest is"):
-        Condition(kind="rt60", value=9.0).edit(scene(), small_bank, seed=0)
+        Condition(kind="rt60", value=9.0).edit(scene(), Surrounding(bank=small_bank), seed=0)
     with pytest.raises(ValueError, match="bystander at about 50 m"):
-        Condition(kind="distance", value=50.0).edit(scene(), small_bank, seed=0)
+        Condition(kind="distance", value=50.0).edit(scene(), Surrounding(bank=small_bank), seed=0)
     alone = MixtureRecipe(segments=(Segment(file="a.wav", role="wearer"),), split="eval")
-    assert Condition(kind="distance", value=50.0).edit(alone, small_bank, seed=0) == alone
+    assert Condition(kind="distance", value=50.0).edit(alone, Surrounding(bank=small_bank), seed=0) == alone
+
+
+def test_a_bystander_talks_over_a_share_of_the_words(small_bank: RirBank, tmp_path: Path) -> None:
+    for file, seconds in (("ann/a.wav", 2.0), ("bob/b.wav", 3.0), ("ann/c.wav", 1.0)):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        soundfile.write(tmp_path / file, np.full(int(16_000 * seconds), 0.1), 16_000)
+    wearer = Segment(file="ann/a.wav", role="wearer", start_s=0.5)
+    alone = MixtureRecipe(segments=(wearer,), split="eval", duration_s=2.8)
+    rows = {"x": {"recipe": alone.to_dict()}, "y": {"recipe": {"segments": [{"file": "bob/b.wav"}]}}}
+    around = Surrounding(bank=small_bank, audio_root=tmp_path, talk=talk_of(rows))
+    for share, start in ((0.0, 2.5), (0.25, 2.0), (1.0, 0.5)):
+        edited = Condition(kind="overlap", value=share).edit(alone, around, seed=3)
+        (talk,) = edited.sidetalk
+        assert (talk.file, talk.role, talk.start_s) == ("bob/b.wav", "bystander", start)  # another voice, never Ann's
+        assert edited.duration_s == pytest.approx(start + 3.3) and edited.segments == alone.segments
+        mixture = render(edited, bank=small_bank, noise=NOISE, seed=5, audio_root=tmp_path)
+        assert mixture.audio_MN.shape[1] == round(edited.duration_s * 16_000)
+    own = replace(alone, sidetalk=(Segment(file="ann/c.wav", role="bystander", start_s=0.1),))
+    assert Condition(kind="overlap", value=0.5).edit(own, around, seed=3).sidetalk[0] == Segment(
+        file="ann/c.wav", role="bystander", start_s=1.5
+    )
+    nobody = Surrounding(bank=small_bank, audio_root=tmp_path, talk=("ann/a.wav",))
+    with pytest.raises(ValueError, match="no other voice speaks in these scenes"):
+        Condition(kind="overlap", value=0.5).edit(alone, nobody, seed=3)
+    with pytest.raises(ValueError, match="overlap:2: wanted a share of 0 to 1"):
+        Condition(kind="overlap", value=2.0).edit(alone, around, seed=3)

@@ -19,16 +19,16 @@ from torch import Tensor
 from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beamforming import Beam, apply_beam
 from wearllama.simulation import effects, perturb, scene_edits
-from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import MixtureRecipe
 from wearllama.simulation.noise import NoiseBank
 from wearllama.simulation.perturb import Signal, Surroundings
+from wearllama.simulation.scene_edits import Surrounding
 from wearllama.simulation.timescale import shift_pitch, stretch
 
 CLEAN = "clean"
 SAME_FOR_ALL, PER_CHANNEL, SCENE = "same for all channels", "per channel", "scene"
 Apply = Callable[[Signal, float, Surroundings], Signal]
-Edit = Callable[[MixtureRecipe, float, RirBank, int], MixtureRecipe]
+Edit = Callable[[MixtureRecipe, float, Surrounding, int], MixtureRecipe]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +119,10 @@ KINDS: dict[str, Kind] = {
         about="everybody but the wearer so many metres away", sweep=(0.7, 1.0, 2.0, 3.0), how=SCENE,
         edit=scene_edits.with_distance,
     ),
+    "overlap": Kind(
+        about="a bystander talks over this share of the words", sweep=(0.0, 0.25, 0.5, 1.0), how=SCENE,
+        edit=scene_edits.with_overlap,
+    ),
     "scene_snr": Kind(
         about="the scene's own noise at this SNR in dB", sweep=(20, 10, 5, 0, -5), how=SCENE,
         edit=scene_edits.with_snr,
@@ -197,11 +201,11 @@ class Condition:
         added_N = changed_MN[0] - audio_MN[0] if mono else apply_beam(changed_MN - audio_MN, beam)
         return changed_MN, beam_N + added_N
 
-    def edit(self, recipe: MixtureRecipe, bank: RirBank, seed: int) -> MixtureRecipe:
-        """The scene under the condition; ValueError where the bank has nothing like it."""
+    def edit(self, recipe: MixtureRecipe, around: Surrounding, seed: int) -> MixtureRecipe:
+        """The scene under the condition; ValueError where bank and clips have nothing like it."""
         edit = KINDS[self.kind].edit
         assert edit is not None, f"{self.name} changes recordings, not scenes"
-        return edit(recipe, self.value, bank, seed)
+        return edit(recipe, self.value, around, seed)
 
 
 def parse_conditions(names: str | Sequence[str]) -> list[Condition | None]:

@@ -3,20 +3,77 @@
 They work on mixture recipes with their seeds, so that everything else stays as it was.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
+import soundfile
 
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import MixtureRecipe, Segment
 
 TOLERANCE = 0.3
 """How far, relatively, a room or a place may be from what is asked."""
+TAIL_S = 0.3
+"""Behind the last word of a scene that became longer."""
 
 
-def with_rt60(recipe: MixtureRecipe, rt60_s: float, bank: RirBank, seed: int) -> MixtureRecipe:
+@dataclass(frozen=True, kw_only=True)
+class Surrounding:
+    """What an edit draws from."""
+
+    bank: RirBank
+    audio_root: Path = Path()
+    talk: tuple[str, ...] = ()
+    """Files of what is said in the other scenes; a file's folder names its voice."""
+    _seconds: dict[str, float] = field(default_factory=dict)
+
+    def seconds(self, file: str) -> float:
+        """A clip's duration."""
+        if file not in self._seconds:
+            info = soundfile.info(str(self.audio_root / file))
+            self._seconds[file] = info.frames / info.samplerate
+        return self._seconds[file]
+
+
+def talk_of(mixtures: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Files of the foreground of scenes (rows of scenes.json), each once, in order."""
+    rows = (row["recipe"].get("segments") or () for row in mixtures.values())
+    return tuple(sorted({segment["file"] for segments in rows for segment in segments}))
+
+
+def with_overlap(recipe: MixtureRecipe, share: float, around: Surrounding, seed: int) -> MixtureRecipe:
+    """The scene with a bystander who talks over the last ``share`` of the words (0: only behind them).
+
+    The scene's own bystander talk is moved; where there is none, something that another voice says elsewhere is added.
+    A talk that is shorter than the overlapped part covers as much as it lasts. A scene without words is unchanged.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"overlap:{share:g}: wanted a share of 0 to 1")
+    if not recipe.segments:
+        return recipe
+    begin = min(segment.start_s for segment in recipe.segments)
+    end = max(segment.start_s + around.seconds(segment.file) for segment in recipe.segments)
+    talk = recipe.sidetalk[0] if recipe.sidetalk else Segment(file=_other_talk(recipe, around, seed), role="bystander")
+    start = round(end - share * (end - begin), 4)
+    behind = max(end, start + around.seconds(talk.file))
+    length = max(recipe.duration_s or 0.0, round(behind + TAIL_S, 4))
+    return replace(recipe, sidetalk=(replace(talk, start_s=start), *recipe.sidetalk[1:]), duration_s=length)
+
+
+def _other_talk(recipe: MixtureRecipe, around: Surrounding, seed: int) -> str:
+    mine = {PurePosixPath(segment.file).parent for segment in recipe.segments}
+    others = [file for file in around.talk if PurePosixPath(file).parent not in mine]
+    if not others:
+        raise ValueError("condition overlap: no other voice speaks in these scenes, and this one has no bystander")
+    return others[int(np.random.default_rng([seed, 78]).integers(len(others)))]
+
+
+def with_rt60(recipe: MixtureRecipe, rt60_s: float, around: Surrounding, seed: int) -> MixtureRecipe:
     """The scene in a room of about ``rt60_s``; people stand where that room has places for them."""
+    bank = around.bank
     times = {room: bank.entries[bank.select(room=room)[0]].rt60_s for room in bank.rooms(recipe.split)}
     room = _draw_near(times, rt60_s, seed, f"{bank.path}: no room of split {recipe.split!r} has about {rt60_s:g} s")
     return replace(
@@ -24,9 +81,9 @@ def with_rt60(recipe: MixtureRecipe, rt60_s: float, bank: RirBank, seed: int) ->
     )  # fmt: skip
 
 
-def with_distance(recipe: MixtureRecipe, distance_m: float, bank: RirBank, seed: int) -> MixtureRecipe:
+def with_distance(recipe: MixtureRecipe, distance_m: float, around: Surrounding, seed: int) -> MixtureRecipe:
     """The scene with everybody but the wearer about ``distance_m`` away; a scene of the wearer alone is unchanged."""
-    segments = (*recipe.segments, *recipe.sidetalk)
+    bank, segments = around.bank, (*recipe.segments, *recipe.sidetalk)
     roles = sorted({segment.role for segment in segments} - {"wearer"})
     if not roles:
         return recipe
@@ -49,7 +106,7 @@ def with_distance(recipe: MixtureRecipe, distance_m: float, bank: RirBank, seed:
     )  # fmt: skip
 
 
-def with_snr(recipe: MixtureRecipe, snr_db: float, bank: RirBank, seed: int) -> MixtureRecipe:
+def with_snr(recipe: MixtureRecipe, snr_db: float, around: Surrounding, seed: int) -> MixtureRecipe:
     """The scene's own noise at another SNR."""
     return replace(recipe, snr_db=snr_db, noise_dba=None, noise_distance_m=None)
 

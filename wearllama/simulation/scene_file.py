@@ -17,6 +17,7 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.conditions import Condition
 from wearllama.simulation.mixing import Mixture, MixtureRecipe, render
 from wearllama.simulation.noise import NoiseBank
+from wearllama.simulation.scene_edits import Surrounding, talk_of
 
 NAME = "scenes.json"
 _FIELDS = ("audio_root", "bank", "noise", "speech", "mixtures")
@@ -48,13 +49,14 @@ class SceneFile:
             raise ValueError(f"{self.path}: no scene for {name!r}")
         recipe = MixtureRecipe.from_dict(row["recipe"])
         if condition is not None:
-            recipe = condition.edit(recipe, self._bank, seed)
-        root = self._folder(self._fields["audio_root"])
-        return render(recipe, bank=self._bank, noise=self._noise, seed=int(row["seed"]), audio_root=root)
+            recipe = condition.edit(recipe, self._around, seed)
+        root = self._around.audio_root
+        return render(recipe, bank=self._around.bank, noise=self._noise, seed=int(row["seed"]), audio_root=root)
 
     @cached_property
-    def _bank(self) -> RirBank:
-        return RirBank.open(self._folder(self._fields["bank"]))
+    def _around(self) -> Surrounding:
+        bank, audio_root = (self._folder(self._fields[name]) for name in ("bank", "audio_root"))
+        return Surrounding(bank=RirBank.open(bank), audio_root=audio_root, talk=talk_of(self._fields["mixtures"]))
 
     @cached_property
     def _noise(self) -> NoiseBank:
