@@ -7,15 +7,14 @@ ends at once, so an interrupted run goes on. Results: docs/results/voxgate.md.
 """
 
 import json
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from demo import Stage, note_time, run_stage  # beside this script
+from page import write_page
 
-from wearllama.atomic import write_text
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.commands import run_folder
 from wearllama.evaluation.intervals import Rate
@@ -72,8 +71,11 @@ def main(config: VoxGate) -> None:
         done.append(stage.command)
     table, factors = tables(config)
     minutes = sum(json.loads(times.read_text()).values()) / 60
-    page = ROOT / config.out
-    write_text(page, report([table, factors], done, minutes, reading(page)))
+    intro = (
+        f"Made by `make voxgate`; its steps took {minutes:.0f} minutes, each counted when it was new. Rewards, K, "
+        "learning rates and levels are ours (conf/grpo/default.yaml)."
+    )
+    write_page(ROOT / config.out, "VoxGate at the demo's scale", intro, [table, factors], done)
     print(f"\n{table.text()}\n\n{factors.text()}\n\n{config.out}; {(time.perf_counter() - begin) / 60:.1f} min")
 
 
@@ -144,23 +146,6 @@ def pooled(rates: list[dict[str, Any] | None]) -> str:
     """Several seeds' rate as one count."""
     told = [rate for rate in rates if rate]
     return str(Rate(sum(r["hits"] for r in told), sum(r["total"] for r in told))) if told else "-"
-
-
-def reading(page: Path) -> str:
-    """What somebody wrote on the page about its tables: it stays when the tables are made again."""
-    written = re.search(r"^## Reading\n.*?(?=^## )", page.read_text(), re.S | re.M) if page.is_file() else None
-    return written.group() if written else ""
-
-
-def report(found: list[Table], commands: list[str], minutes: float, written: str) -> str:
-    """The page: tables, what was written about them, and the commands that made them."""
-    shown = "\n".join(f"python {command}" for command in commands)
-    return "\n".join([
-        "# VoxGate at the demo's scale", "",
-        f"Made by `make voxgate` on {time.strftime('%Y-%m-%d')}; its steps took {minutes:.0f} minutes, each counted "
-        "when it was new. Rewards, K, learning rates and levels are ours (conf/grpo/default.yaml).", "",
-        *(table.markdown() for table in found), written + "## Commands", "", "```", shown, "```", "",
-    ])  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "rates": {"wer": word_errors(outcomes), "exact": rate_of(o.marks["correct"] for o in outcomes)},
         **{name: _by(outcomes, field) for name, field in BREAKDOWNS.items()},
+        "errors_and_words": {o.id: [int(o.values["errors"]), int(o.values["words"])] for o in outcomes},
         "actions": {TASK: {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}},
     }
 

@@ -1,0 +1,63 @@
+"""Run the studies of docs/results/: train, evaluate, tabulate, write the pages.
+
+Run as: make results                     (about ROOM hours on two cores; after `make demo`)
+        make results FAST=1              (two steps and an item of each task: whether every command runs, in minutes)
+        python tools/results.py studies=[wer,fusion] seeds=[1,2]
+
+Every stage is one of the project's own commands; what is there and valid ends at once, so a stopped run goes on. Pages
+keep their section "## Reading". With fast=true runs and pages stay under runs/results_fast.
+"""
+
+from dataclasses import dataclass
+
+from demo import note_time, run_stage  # beside this script
+from page import write_page
+from studies import channels, scenes
+from studies.study import ROOT, Setup
+
+from wearllama_launch import existing_path, launch
+
+STUDIES = channels.studies() | scenes.studies()
+
+
+@dataclass(kw_only=True)
+class Results:
+    """Which studies, how often, and where."""
+
+    studies: tuple[str, ...] = tuple(STUDIES)
+    seeds: tuple[int, ...] = (1,)
+    fast: bool = False
+    demo: str = "runs/demo"
+    """What `make demo` trained."""
+    glasses: str = "../shared/data/glasses_rirs"
+    """Responses measured on glasses; without the folder that study is left out, and said so."""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.studies) - set(STUDIES))
+        if unknown or not self.studies or not self.seeds:
+            raise ValueError(f"studies {unknown} are unknown, wanted some of {list(STUDIES)}; seeds {self.seeds}")
+
+
+@launch("results", Results)
+def main(config: Results) -> None:
+    existing_path(f"{config.demo}/sft", "demo")
+    runs = "runs/results_fast" if config.fast else "runs/results"
+    setup = Setup(runs=runs, demo=config.demo, fast=config.fast, seeds=config.seeds, glasses=config.glasses)
+    for name in config.studies:
+        if name == "measured" and not (ROOT / config.glasses).is_dir():
+            print(f"\nmeasured: left out, no folder glasses={config.glasses}")
+            continue
+        study = STUDIES[name]
+        stages = study.stages(setup)
+        for number, stage in enumerate(stages, start=1):
+            print(f"\n[{name} {number}/{len(stages)}] {stage.title} (about {stage.minutes:g} min)", flush=True)
+            note_time(ROOT / runs / "times.json", f"{name}: {stage.name}", run_stage(stage))
+        tables = study.tables(setup)
+        page = ROOT / (f"{runs}/pages" if config.fast else "docs/results") / f"{name}.md"
+        commands = [f"tools/results.py studies=[{name}]      # all of these:", *(stage.command for stage in stages)]
+        write_page(page, study.title, study.intro, tables, commands)
+        print(f"\n{tables[0].text()}\n\n{page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
