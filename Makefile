@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo voxgate setup test test-slow lint docs docs-serve clean
+.PHONY: demo voxgate results setup test test-slow lint docs docs-serve clean
 .DEFAULT_GOAL := demo
 
 demo: setup
@@ -13,6 +13,10 @@ demo: setup
 # After `make demo`: VoxGate's supervised and GRPO stages, three seeds and their ablations; docs/results/voxgate.md.
 voxgate: setup
 	$(BIN)/python tools/voxgate.py
+
+# After `make demo`: the studies of docs/results/. FAST=1 runs two steps and an item of each task, and writes no page of docs.
+results: setup
+	$(BIN)/python tools/results.py $(if $(FAST),fast=true,)
 
 setup: $(STAMP)
 

@@ -51,6 +51,8 @@ class SftCommand:
     init: str | None = None
     """WearLlama checkpoint (or run folder) of the same sizes whose weights this run starts from: training in stages.
     A stored encoder that model.encoder names stays that one."""
+    init_without: tuple[str, ...] = ()
+    """Beginnings of the names of weights that ``init`` does not give: ``projector.`` for another fusion of channels."""
     align: bool = False
     """Start the projector's word path (model.projector.pieces) from the encoder's CTC head and the decoder's words; an
     encoder without such a head (BEST-RQ) has none to start from."""
@@ -92,8 +94,8 @@ def main(config: SftCommand) -> None:
     processor = build_processor(config.model)
     model = build_model(config.model, processor)
     if config.init is not None:
-        keep = "" if config.model.encoder == "scratch" else "encoder."
-        load_initial_weights(model, existing_path(config.init, "init"), keep=keep)
+        stored = () if config.model.encoder == "scratch" else ("encoder.",)
+        load_initial_weights(model, existing_path(config.init, "init"), keep=(*stored, *config.init_without))
     if config.align and "ctc" in stored_config(config.model.encoder):
         align_projector(model, processor, config.model.encoder)
     elif config.align and rank() == 0:
@@ -152,6 +154,8 @@ def run_fingerprint(config: SftCommand) -> str:
     for name, empty in (("source_weights", {}), ("temperature", 1.0)):
         if settings["batches"][name] == empty:
             settings["batches"].pop(name)
+    if not settings["init_without"]:
+        settings.pop("init_without")
     if not settings["data"]["tolerance"]:
         settings["data"].pop("tolerance")
     settings["data"].pop("shards")  # the samples are those of rendering

@@ -29,11 +29,3 @@ def test_a_variant_brings_the_supervised_stage_that_it_starts_from(tool) -> None
     names = [stage.name for stage in tool.stages(tool.VoxGate(seeds=(3,), variants=("grpo_cue_balanced",)))]
     assert names == ["build", "mix", "cue_balanced-3", "grpo_cue_balanced-3", "eval-grpo_cue_balanced-3",
                      "factors-grpo_cue_balanced-3"]  # fmt: skip
-
-
-def test_what_was_written_about_the_tables_stays(tool, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    assert tool.reading(page) == ""
-    page.write_text(tool.report([], ["x.py"], 3.0, "## Reading\n\nIt works.\n\n"))
-    again = tool.report([], ["y.py"], 4.0, tool.reading(page))
-    assert again.count("## Reading\n\nIt works.\n\n## Commands") == 1 and "python y.py" in again

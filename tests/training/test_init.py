@@ -51,9 +51,22 @@ def test_a_named_encoder_is_kept(tiny: ModelConfig, finished: Path) -> None:
     _, model = fresh(tiny)
     encoder = {name: weight.clone() for name, weight in model.encoder.state_dict().items()}
     decoder = {name: weight.clone() for name, weight in model.decoder.state_dict().items()}
-    load_initial_weights(model, finished, keep="encoder.")
+    load_initial_weights(model, finished, keep=("encoder.",))
     assert all(torch.equal(weight, encoder[name]) for name, weight in model.encoder.state_dict().items())
     assert not all(torch.equal(weight, decoder[name]) for name, weight in model.decoder.state_dict().items())
+
+
+def test_another_fusion_takes_all_but_the_projector(tiny: ModelConfig, finished: Path) -> None:
+    _, model = fresh(replace(tiny, channels="sc_beam"))
+    with pytest.raises(ValueError, match=r"1 weights differ, first projector\.channel"):
+        load_initial_weights(model, finished)
+    own = {name: weight.clone() for name, weight in model.projector.state_dict().items()}
+    load_initial_weights(model, finished, keep=("projector.",))
+    assert all(torch.equal(weight, own[name]) for name, weight in model.projector.state_dict().items())
+    trained = load_checkpoint(finished / FINAL)[0].decoder.state_dict()
+    assert all(torch.equal(weight, trained[name]) for name, weight in model.decoder.state_dict().items())
+    with pytest.raises(ValueError, match=r"no weight's name begins with \['project_'\]"):
+        load_initial_weights(model, finished, keep=("project_",))
 
 
 def test_what_is_trained_stays_as_the_new_run_says(tiny: ModelConfig, finished: Path) -> None:

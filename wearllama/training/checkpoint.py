@@ -70,20 +70,24 @@ def weights_file(path: str | Path) -> Path:
     raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {looked_for} nor shards")
 
 
-def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: str = "") -> None:
+def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: tuple[str, ...] = ()) -> None:
     """Put a checkpoint's weights into a model of the same sizes; what is trained stays as the model has it.
 
     Args:
         model: receives the weights.
         path: checkpoint folder, or run folder whose finished model is meant.
-        keep: beginning of the names whose weights stay the model's own (``encoder.``).
+        keep: beginnings of the names whose weights stay the model's own (``encoder.``).
 
     Raises:
-        ValueError: no checkpoint there, or one with other weights than the model's.
+        ValueError: no checkpoint there, one with other weights than the model's, or a beginning that no name has.
     """
     file = weights_file(path)
     wanted, found = model.state_dict(), type(model).from_pretrained(file.parent).state_dict()
-    found |= {name: weight for name, weight in wanted.items() if keep and name.startswith(keep)}
+    idle = [beginning for beginning in keep if not any(name.startswith(beginning) for name in wanted)]
+    if idle:
+        raise ValueError(f"no weight's name begins with {idle}, wanted beginnings such as 'projector.' or 'decoder.'")
+    own = {name: weight for name, weight in wanted.items() if name.startswith(keep)}
+    found = {name: weight for name, weight in found.items() if not name.startswith(keep)} | own
     sizes = {name: (_size(found.get(name)), _size(wanted.get(name))) for name in sorted(wanted | found)}
     wrong = [name for name, (there, here) in sizes.items() if there != here]
     if wrong:
