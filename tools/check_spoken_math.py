@@ -17,6 +17,7 @@ from typing import Any
 
 import jiwer
 from tqdm import tqdm
+from whisper_normalizer.english import EnglishSpellingNormalizer
 
 from wearllama.atomic import write_text
 from wearllama.data.verbalise import verbalise
@@ -28,10 +29,11 @@ from wearllama.evaluation.tables import Table
 from wearllama.evaluation.voxeval.build import BuildConfig
 
 Draw = random.Random
+SPELLING = EnglishSpellingNormalizer()
 SOUNDS_LIKE = {
     "sign": "sine", "cosign": "cosine", "pie": "pi", "ex": "x", "why": "y", "see": "c", "sea": "c", "be": "b",
     "bee": "b", "to": "two", "too": "two", "for": "four", "won": "one", "route": "root", "row": "rho", "sigh": "psi",
-    "fee": "phi", "new": "nu", "mew": "mu", "some": "sum", "tea": "t", "and": "n", "en": "n", "metres": "meters",
+    "fee": "phi", "new": "nu", "mew": "mu", "moo": "mu", "some": "sum", "tea": "t", "and": "n", "en": "n",
 }  # fmt: skip
 """Words that sound as another in some speaker's mouth: an ear alone cannot tell them apart."""
 
@@ -146,7 +148,8 @@ def expressions(count: int, seed: int) -> list[tuple[str, str]]:
 
 def spoken_words(text: str, *, by_ear: bool = False) -> list[str]:
     """Words of a text after our rules, without case, punctuation and articles; ``by_ear`` joins what sounds alike."""
-    words = re.sub(r"[^a-z']+", " ", verbalise(text).lower()).split()
+    text = re.sub(r"(\d+)-(\d+)ths?\b", r"\1/\2", text)  # Whisper's way to write a fraction
+    words = re.sub(r"[^a-z']+", " ", SPELLING(verbalise(text).lower())).split()
     words = [word for word in words if word not in ("the", "and")]
     return [SOUNDS_LIKE.get(word, word) for word in words] if by_ear else words
 
@@ -158,12 +161,12 @@ def sentence(expression: str) -> str:
 
 def travel(todo: Sequence[tuple[str, str]], log: Path) -> None:
     """Speak and recognise what the log lacks; the voices take turns."""
-    known = {row["expression"] for row in read_lines(log)}
+    known = {row["said"] for row in read_lines(log)}
     voices = list(BuildConfig().voices.values())
     recognise = open_recogniser(AsrConfig(language="en", beam_size=5))
     for index, (kind, expression) in enumerate(tqdm(todo, desc="speak and listen", unit="expression")):
-        if expression not in known:
-            said, voice = verbalise(sentence(expression)), voices[index % len(voices)]
+        said, voice = verbalise(sentence(expression)), voices[index % len(voices)]
+        if said not in known:
             heard = recognise(synthesize(said, voice))
             append_lines(log, [{"kind": kind, "expression": expression, "voice": voice, "said": said, "heard": heard}])
 
@@ -199,8 +202,8 @@ def main() -> None:
     todo = expressions(args.count, args.seed)
     log = args.out / "trips.jsonl"
     travel(todo, log)
-    wanted = {expression for _, expression in todo}
-    rows = [row for row in read_lines(log) if row["expression"] in wanted]
+    trips = {(row["expression"], row["said"]): row for row in read_lines(log)}
+    rows = [trips[expression, verbalise(sentence(expression))] for _, expression in todo]
     found = table(rows)
     missed = [
         f"{row['expression']}\n    said  {row['said']}\n    heard {row['heard']}" for row in rows if not came_back(row)

@@ -27,12 +27,14 @@ SAID = {
     "53 cm^2 and 5 g/cm^3": "fifty-three square centimeters and five grams per cubic centimeter",
     "3 Ω": "three ohms", "Step 2 A ball": "Step two A ball",
     # Greek letters
-    r"$\alpha^2 + \beta$": "alpha squared plus beta", "λ ≥ 0": "lambda is at least zero",
+    r"$\alpha^2 + \beta$": "alpha squared plus beta", "λ ≥ 0": "lambda is greater than or equal to zero",
     # matrices
-    "[[1, 2], [3, 4]]": "the two by two matrix with rows one, two; and three, four",
-    r"\begin{pmatrix}1 & 0 \\ 0 & 1\end{pmatrix}": "the two by two matrix with rows one, zero; and zero, one",
+    "[[1, 2], [3, 4]]": "the two by two matrix with the first row one and two, the second row three and four",
+    r"\begin{pmatrix}1 & 0 \\ 0 & 1\end{pmatrix}": "the two by two matrix with the first row one and zero, the second "
+    "row zero and one",
     "a real 2x2 matrix": "a real two by two matrix",
-    "det [[1, 2], [3, 4]]": "the determinant of the two by two matrix with rows one, two; and three, four",
+    "det [[1, 2], [3, 4]]": "the determinant of the two by two matrix with the first row one "
+    "and two, the second row three and four",
     # brackets are not heard: words tell where a part ends
     "(x + 17)^2": "the square of the sum of x and seventeen", "(x+1)^n": "the sum of x and one, all to the power of n",
     "(a+b)c": "the sum of a and b, all times c", "sin(x/2)": "the sine of the fraction x over two",

@@ -11,10 +11,10 @@ from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.commands import pair_folder, run_folder
 from wearllama.evaluation.conditions import condition_folder
 from wearllama.evaluation.items import read_items
-from wearllama.evaluation.pairs import parse_pairs
+from wearllama.evaluation.pairs import OWN, parse_pairs
 from wearllama.evaluation.report import read_run
 from wearllama.evaluation.tables import Table, cell
-from wearllama.simulation.conditions import parse_conditions
+from wearllama.simulation.conditions import CLEAN, parse_conditions
 
 ROOT = Path(__file__).resolve().parents[2]
 Columns = tuple[tuple[str, str], ...]
@@ -63,8 +63,9 @@ class Setup:
         """Where an evaluation left its results."""
         model = CheckpointAdapter(ROOT / ckpt, max_new_tokens=96, array=array)
         base = run_folder(ROOT / self.runs / "eval", script, model)
-        asked = parse_pairs(pair)[0] if pair else None
-        return condition_folder(pair_folder(base, asked), parse_conditions(condition)[0] if condition else None)
+        (asked,) = parse_pairs(pair or OWN)
+        heard = pair_folder(base, model.with_pair(asked).pair if asked else None)  # its own pair is none
+        return condition_folder(heard, parse_conditions(condition or CLEAN)[0])
 
     def rates(self, script: str, ckpt: str, **heard: Any) -> dict[str, Any]:
         """The model's row of an evaluation's results."""

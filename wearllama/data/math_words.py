@@ -25,9 +25,10 @@ FUNCTIONS = {
     "arctan": "the arc tangent of", "lim": "the limit of", "dim": "the dimension of",
 }  # fmt: skip
 RELATIONS = {
-    "=": "equals", "≠": "is not equal to", "<": "is less than", ">": "is greater than", "≤": "is at most",
-    "≥": "is at least", "≈": "is approximately", "∈": "in", "→": "goes to", "⊂": "is a subset of", "∪": "union",
-    "∩": "intersected with", "≡": "is congruent to", "∝": "is proportional to", "|": "divides", ":": "to",
+    "=": "equals", "≠": "is not equal to", "<": "is less than", ">": "is greater than",
+    "≤": "is less than or equal to", "≥": "is greater than or equal to", "≈": "is approximately", "∈": "in",
+    "→": "goes to", "⊂": "is a subset of", "∪": "union", "∩": "intersected with", "≡": "is congruent to",
+    "∝": "is proportional to", "|": "divides", ":": "to",
 }  # fmt: skip
 _SUMS = {"+": "plus", "-": "minus", "±": "plus or minus"}
 _RUNS_ON = frozenset({"atom", "number", "term", "power"})

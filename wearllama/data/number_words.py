@@ -89,8 +89,8 @@ def money(sign: str, whole: str, places: str = "", scale: str = "") -> str:
 
 
 def fraction(numerator: int, denominator: int) -> str:
-    """1/2 -> "one half", 3/4 -> "three quarters", 4/3 -> "four thirds", 33/2 -> "thirty-three over two"."""
-    if not 0 < numerator < 20 or denominator not in (*range(2, 13), 100, 1000):
+    """1/2 -> "one half", 4/3 -> "four thirds", 5/9 -> "five over nine": ninths and eighths are hard to hear."""
+    if not 0 < numerator < 20 or denominator not in (2, 3, 4, 5, 10, 100, 1000):
         return f"{cardinal(numerator)} over {cardinal(denominator)}"
     name = {2: "half", 4: "quarter"}.get(denominator) or ordinal(denominator)
     several = {"half": "halves"}.get(name, f"{name}s")

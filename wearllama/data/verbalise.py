@@ -158,9 +158,10 @@ def _tidy(text: str) -> str:
 
 
 def _matrix(rows: list[list[str]]) -> str:
-    said = [", ".join(_tidy(_SPAN.sub(_span, entry.strip())) for entry in row) for row in rows]
-    joined = "; and ".join(["; ".join(said[:-1]), said[-1]]) if len(said) > 1 else said[0]
-    return f"the {cardinal(len(rows))} by {cardinal(len(rows[0]))} matrix with rows {joined}"
+    """Rows by number and entries joined by "and": numbers said in a row would be heard as one."""
+    said = [" and ".join(_tidy(_SPAN.sub(_span, entry.strip())) for entry in row) for row in rows]
+    told = [f"the {ordinal(number)} row {row}" for number, row in enumerate(said, start=1)]
+    return f"the {cardinal(len(rows))} by {cardinal(len(rows[0]))} matrix with {', '.join(told)}"
 
 
 def _measure(match: re.Match[str]) -> str:
