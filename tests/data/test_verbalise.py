@@ -60,7 +60,7 @@ SAID = {
     "120/80 mm, 2 hits / instruction": "one hundred and twenty over eighty millimeters, two hits over instruction",
     "the ratio (50 cm)^2": "the ratio (fifty centimeters) squared", "$2pq$": "two pq",
     "xp'(x) and p’(x)": "x p prime of x and p prime of x", r"\frac{1}{3^{n}}": "one over three to the power of n",
-    "and/or he/she": "and/or he/she",
+    "and/or he/she": "and/or he/she", "(Torque)/(Area)": "(Torque) over (Area)",
     # text
     "in 1905, 20% of 2,351": "in nineteen oh five, twenty percent of two thousand three hundred and fifty-one",
     "1914-1918 and the 1960s": "nineteen fourteen to nineteen eighteen and the nineteen sixties",

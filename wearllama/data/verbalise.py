@@ -145,7 +145,7 @@ def _symbols(text: str) -> str:
     said = re.sub(r"\)\s?\^(two|three)\b", lambda m: f") {'squared' if m.group(1) == 'two' else 'cubed'} ", text)
     said = re.sub(r"\d+(?:,\d{3})*(?:\.\d+)?", lambda m: f" {number(m.group())} ", said)
     said = re.sub(r"(?<=\s)-(?=\w)", "minus ", said)
-    said = re.sub(r"(?<=[\w)])(?:\s+/\s*|/\s+)(?=[\w(])", " over ", said)
+    said = re.sub(r"(?<=[\w)])(?:\s+/\s*|/\s+|(?<=\))/(?=\())(?=[\w(])", " over ", said)
     said = re.sub(r"(?<=\w) - (?=\w)", " minus ", said) if re.search(r"\bequals\b", said) else said
     for sign, words in _SYMBOLS.items():
         said = said.replace(sign, words)
