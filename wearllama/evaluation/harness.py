@@ -164,7 +164,7 @@ def predict(
                 raise ValueError(_unanswered(batch, predictions, failed))
             if refusals and config.bad_item == "error":
                 raise ValueError(
-                    f"{refusals[0].id}: {refusals[0].error}; bad_item=score_wrong counts such items as wrong"
+                    f"{refusals[0].id}: {refusals[0].error}; harness.bad_item=score_wrong counts such items as wrong"
                 )
 
 
@@ -243,7 +243,8 @@ def _too_long(examples: Sequence[Example], adapter: Adapter, config: HarnessConf
         first = too_long[0]
         raise ValueError(
             f"{len(too_long)} recordings exceed the model's {limit:g} s (first: {first.id}, {first.seconds:.2f} s); "
-            "leave them out, train with a larger max_audio_seconds, or count them as wrong with bad_item=score_wrong"
+            "leave them out, cut them with too_long=truncate (marked in the tables), count them as wrong with "
+            "harness.bad_item=score_wrong, or train with a larger max_audio_seconds"
         )
     return {e.id: f"{e.seconds:.2f} s of audio, the model takes {limit:g} s" for e in too_long}
 
