@@ -279,6 +279,11 @@ def test_unknown_labels_stop_or_are_counted_and_silence_abstains(tmp_path: Path)
     counting = BenchConfig(root=str(clone.root), conditions=("baseline",), camera=False, unknown_label="count")
     run = run_bench(clone, counting, talker, seats, folder=tmp_path / "b", harness=QUIET)
     assert run.unscored == 8 and "8 of 8 verdicts name no label" in render_findings(run)
+    rambling = Scripted("judge", lambda conversation: "A pegboard on the wall. A pegboard on the wall.")
+    seats = {"judge": Seat(model=rambling, family="x", resolution="explicit")}
+    run = run_bench(clone, config, talker, seats, folder=tmp_path / "c", harness=QUIET)
+    assert run.unscored == 0 and {trial.label for trial in run.trials} == {"abstain"}
+    assert "8 of 8 replies of the judge hold no verdict and count as abstain" in render_findings(run)
 
 
 class Tone:

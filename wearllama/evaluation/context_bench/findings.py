@@ -63,6 +63,7 @@ def summary(run: BenchRun) -> dict[str, Any]:
         "benchmark": "context_bench",
         "trials": len(run.trials),
         "unscored_trials": run.unscored,
+        "replies_without_verdict": run.without_verdict,
         "conditions": {name: _figures(trials) for name, trials in conditions.items()},
         "judge_agreement_at_baseline": None if both is None else {
             "fleiss_kappa": None if math.isnan(both.kappa) else both.kappa,
@@ -99,6 +100,11 @@ def render_findings(run: BenchRun) -> str:
     elif run.unscored:
         parts.append(
             f"{run.unscored} of {len(run.trials)} verdicts name no label; they count as wrong and as no label."
+        )
+    if run.without_verdict:
+        parts.append(
+            f"{run.without_verdict} of {len(run.trials)} replies of the judge hold no verdict and count as abstain, as "
+            "published. Where they are many, the figures below tell of the judge, not of the candidate."
         )
     parts += [
         f"## Benchmark summary\n\n{headline(run).markdown()}",

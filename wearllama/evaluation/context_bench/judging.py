@@ -7,6 +7,8 @@ from typing import NamedTuple, cast
 
 from wearllama.evaluation.context_bench.tasks import LABELS, Label, Task
 
+NO_VERDICT = "no verdict in the judge's words"
+"""Note of a reply that the published rule takes for abstain."""
 _FAMILIES = {
     "claude": ("claude", "anthropic", "sonnet", "opus", "haiku"), "gemini": ("gemini",), "gemma": ("gemma",),
     "openai": ("gpt-", "gpt4", "openai", "o1", "o3", "o4", "codex"), "smollm": ("smollm",),
@@ -77,7 +79,7 @@ def read_verdict(raw: str) -> Verdict:
     if found is None:
         lines = _LINE.findall(raw)
         if not lines:
-            return Verdict("abstain", "empty" if not raw.strip() else "no verdict in the judge's words")
+            return Verdict("abstain", "empty" if not raw.strip() else NO_VERDICT)
         found, note = lines[-1].lower(), "from a line, not from JSON"
     if found not in LABELS:
         return Verdict(None, f"selected_label is {found!r}, wanted one of {list(LABELS)}")

@@ -20,7 +20,7 @@ from wearllama.evaluation.context_bench.dialogue import (
     second_turn,
     text_example,
 )
-from wearllama.evaluation.context_bench.judging import Verdict, code_signals, read_verdict
+from wearllama.evaluation.context_bench.judging import NO_VERDICT, Verdict, code_signals, read_verdict
 from wearllama.evaluation.context_bench.scoring import Trial
 from wearllama.evaluation.context_bench.tasks import Clone, PromptCondition, Task, choose_tasks
 from wearllama.evaluation.harness import Adapter, HarnessConfig, run
@@ -81,6 +81,11 @@ class BenchRun:
     def unscored(self) -> int:
         """Trials that were judged and got no label."""
         return sum(t.label is None for t in self.trials) if "judge" in self.judges else 0
+
+    @property
+    def without_verdict(self) -> int:
+        """Trials whose judge said nothing that could be read as a verdict; by the published rule they are abstain."""
+        return sum(t.note == NO_VERDICT for t in self.trials)
 
 
 def run_bench(
