@@ -4,15 +4,18 @@ Run as: python eval/asr.py ckpt=runs/demo/sft style=compact
         python eval/asr.py ckpt=... 'pair=[c_x-c_0,c_x-c_1,c_0-c_1]'    # other channels than the trained ones
         python eval/asr.py ckpt=... data=/data/WearVox condition=snr
         python eval/asr.py ckpt=... data=data/demo/vgbench/manifest.jsonl
+        python eval/asr.py ckpt=... data=data/mine_test/manifest.jsonl   # your own clips: tools/make_asr.py bank=...
 
-The recordings of a WearVox folder or a VGBench manifest that have a transcript; the model is asked to write down what
-is said, in the words of training's asr rows (``style``). Case and punctuation do not count. A run that was stopped
-goes on where it was. Results: OUT/asr/MODEL-WEIGHTS/.
+The recordings of a WearVox folder, a VGBench manifest or a manifest of recorded rows that have a transcript; the model
+is asked to write down what is said, in the words of training's asr rows (``style``). Case and punctuation do not
+count. A run that was stopped goes on where it was. Results: OUT/asr/MODEL-WEIGHTS/.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from wearllama.audio.array import load_array
+from wearllama.data.manifest import Example, read_manifest
 from wearllama.data.prompts import PromptStyle
 from wearllama.data.transcription_rows import ask_for_words
 from wearllama.evaluation.commands import OWN_ARRAY, RunCommand, run_benchmark
@@ -27,7 +30,9 @@ class AsrCommand(RunCommand):
     """The whole of conf/asr.yaml."""
 
     data: str = "data/demo/wearvox"
-    """Folder in WearVox's layout, or a VGBench manifest."""
+    """Folder in WearVox's layout, VGBench manifest, or manifest of recorded rows (tools/make_asr.py bank=...)."""
+    limit: int | None = None
+    """Only the first so many recordings."""
     style: PromptStyle = "full"
     """Of the prompt: ``compact`` for checkpoints of the demo."""
     controls: tuple[Control, ...] = ("silence",)
@@ -40,14 +45,26 @@ def main(config: AsrCommand) -> None:
         existing_path(config.ckpt, "ckpt")
     data = existing_path(config.data, "data")
     channels = load_array(config.array or OWN_ARRAY).num_mics
-    if data.suffix == ".jsonl":
-        examples = load_vgbench(data, VGBenchConfig(audio_channels=channels))
-    else:
-        examples = load_wearvox(data, WearVoxConfig(tasks=TURN_TASKS, channels=channels))
+    examples = read_examples(data, channels)[: config.limit]
     asked = ask_for_words(examples, style=config.style)
     notes = {"recordings_without_transcript": len(examples) - len(asked)}
     root = data.parent if data.suffix == ".jsonl" else data
     run_benchmark("asr", config, asked, root=root, channels=channels, notes=notes)
+
+
+def read_examples(data: Path, channels: int) -> list[Example]:
+    """Rows of any of the three kinds of data."""
+    if data.suffix != ".jsonl":
+        return load_wearvox(data, WearVoxConfig(tasks=TURN_TASKS, channels=channels))
+    with data.open(encoding="utf-8") as lines:
+        if '"scenario"' in lines.readline():
+            return load_vgbench(data, VGBenchConfig(audio_channels=channels))
+    rows = read_manifest(data)
+    recipes = [row.id for row in rows if row.audio and "mixture" in row.audio]
+    if recipes:
+        raise ValueError(f"{data}: {len(recipes)} rows are recipes (first {recipes[0]}), wanted recordings; "
+                         "tools/make_asr.py bank=... renders them")  # fmt: skip
+    return rows
 
 
 if __name__ == "__main__":

@@ -36,6 +36,12 @@ def main(config: ImportSpeech) -> None:
     rows = list(read_rows(manifest.path))
     hours = sum(row["seconds"] for row in rows) / 3600
     languages = Counter(row["language"] for row in rows)
+    silent = sum(not str(row.get("text") or "").strip() for row in rows)
+    if silent:
+        print(f"{silent} clips have no words: tools/pseudo_label.py writes them, into another folder")
+    beside = Path(config.source.root) / MANIFEST
+    if config.source.layout == "folder" and beside.is_file():
+        print(f"{beside} was not read: source.layout=table source.root={beside} takes its words")
     print(f"{manifest.path}: {len(rows)} clips, {hours:.2f} hours, {len({row['voice'] for row in rows})} voices, "
           f"languages {dict(languages)}")  # fmt: skip
 

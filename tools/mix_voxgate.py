@@ -9,12 +9,12 @@ replaced) and OUT/grpo.jsonl, all with paths relative to ROOT. Translation rows,
 from tools/make_translations.py (translations=FILE); the demo has none, since its voices speak English.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wearllama.data.manifest import Example, read_manifest, write_manifest
+from wearllama.data.mixed_rows import below, spread
 from wearllama.evaluation.wearvox import TRANSLATION
 from wearllama_launch import existing_path, launch
 
@@ -85,38 +85,11 @@ def translation_rows(manifest: Path) -> list[Example]:
     return rows
 
 
-def spread(rows: Sequence[Example], most: int) -> list[Example]:
-    """At most ``most`` rows, evenly from the whole list."""
-    count = min(most, len(rows))
-    return [rows[at * len(rows) // count] for at in range(count)]
-
-
 def thin(rows: Sequence[Example], share: float) -> list[Example]:
     """All tool sides, and ``share`` of the muted ones, evenly."""
     muted = [row for row in rows if row.metadata["side"] == "switch"]
     kept = {row.id for row in spread(muted, round(share * len(muted)))} if share else set()
     return [row for row in rows if row.metadata["side"] != "switch" or row.id in kept]
-
-
-def below(rows: Sequence[Example], folder: Path, root: Path) -> list[Example]:
-    """The rows with paths relative to ``root``; ValueError where ``folder`` is not below it."""
-    prefix = folder.resolve().relative_to(root.resolve()).as_posix()
-    return [replace(row, audio=_prefixed(row.audio, prefix)) for row in rows]
-
-
-def _prefixed(audio: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
-    if audio is None:
-        return None
-    if "mixture" not in audio:
-        return {name: None if path is None else f"{prefix}/{path}" for name, path in audio.items()}
-    recipe = dict(audio["mixture"])
-    for part in ("segments", "sidetalk"):
-        recipe[part] = list(_with_prefix(recipe.get(part) or (), prefix))
-    return {"mixture": recipe}
-
-
-def _with_prefix(segments: Sequence[dict[str, Any]], prefix: str) -> Iterator[dict[str, Any]]:
-    return ({**segment, "file": f"{prefix}/{segment['file']}"} for segment in segments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A page to play with: place people and noise around the glasses, hear both channels, watch the model decide.
 
 Run as: python tools/play.py ckpt=runs/demo/sft
-        python tools/play.py ckpt=runs/demo/sft ckpt2=runs/demo/grpo clips=data/demo/wearvox
+        python tools/play.py ckpt=runs/demo/sft ckpt2=runs/demo/grpo clips=[data/demo/wearvox]
 
 The page is local (http://127.0.0.1:7860) and asks nothing of any other machine.  Rooms, responses, noise and mixing are
 those of training.  Needs the extra `play`: pip install -e '.[play]'.

@@ -27,6 +27,7 @@ from wearllama.data.speech_rows import MANIFEST, SpeechManifest, read_rows
 from wearllama.data.spoken_examples import SceneDefaults, Turn, spoken_example
 from wearllama.data.text_checks import repeats_itself, word_normaliser
 from wearllama.data.tools import WEARVOX_TOOLS
+from wearllama.data.transcription_rows import clip_row
 from wearllama.evaluation.chat import ChatConfig, ChatModel, open_chat
 from wearllama_launch import launch
 
@@ -136,8 +137,11 @@ def why_not(reply: str, question: str, max_words: int) -> str | None:
 def asr_examples(rows: list[dict[str, Any]], count: int, config: SpeechQa) -> list[Example]:
     """Some of the rows again, with their words as the target."""
     chosen = random.Random(0).sample(rows, min(count, len(rows)))
-    messages = build_messages(system=load_prompts(style=config.style).system("asr"))
-    return [example(row, "asr", messages, row["text"], config) for row in sorted(chosen, key=lambda row: row["id"])]
+    root = Path(config.root) if config.root else Path(config.out).parent
+    return [
+        clip_row(row, style=config.style, speech=Path(config.speech), root=root, scenes=config.scenes)
+        for row in sorted(chosen, key=lambda row: row["id"])
+    ]
 
 
 def example(row: dict[str, Any], task: str, messages: Any, target: str, config: SpeechQa) -> Example:

@@ -15,7 +15,7 @@ import torch
 
 from wearllama.audio.io import AudioError, write_audio
 from wearllama.data.manifest import Clip, Example
-from wearllama.evaluation.adapters import CheckpointAdapter, MajorityAdapter
+from wearllama.evaluation.adapters import CheckpointAdapter, MajorityAdapter, checkpoint_folder
 from wearllama.evaluation.harness import HarnessConfig, keys_of, predict, run
 from wearllama.evaluation.predictions import collect, prediction_key, read_log
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
@@ -218,3 +218,10 @@ def test_two_processes(wearvox_data: Path, examples: list[Example], tmp_path: Pa
     assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
     assert sorted(line["id"] for line in lines(tmp_path / "out")) == sorted(example.id for example in examples)
     assert {line["rank"] for line in lines(tmp_path / "out")} == {0, 1}
+
+
+def test_a_run_that_did_not_finish_says_where_it_stopped(tmp_path: Path) -> None:
+    for step in (20, 100):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    with pytest.raises(ValueError, match=r"the run is not finished, its last checkpoint is \S+checkpoint-100"):
+        checkpoint_folder(tmp_path)

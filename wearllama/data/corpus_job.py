@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from wearllama.atomic import write_text
 from wearllama.audio.io import AudioError
 from wearllama.data.corpora import Broken, CorpusSource, Recording, read_source
 from wearllama.data.faults import Faults
@@ -29,12 +30,22 @@ class CorpusJob:
         return self.name or Path(self.out_dir).name
 
 
+def claim(out_dir: Path, made_by: str) -> None:
+    """Note what fills the folder; ValueError where it was something else: rows would come twice."""
+    path = out_dir / "made_by.txt"
+    if path.is_file() and (before := path.read_text(encoding="utf-8").strip()) != made_by:
+        raise ValueError(f"{out_dir} was filled by {before!r}, now {made_by!r}: take another out_dir")
+    write_text(path, f"{made_by}\n")
+
+
 def for_each_recording(job: CorpusJob, use: Callable[[Recording], None]) -> None:
     """Call ``use`` on the corpus' recordings in order; what is broken, or cannot be decoded, goes to faults.jsonl.
 
     Raises:
         TooManyFaults: more than ``job.tolerance`` of them is broken.
+        ValueError: the folder holds what another job, or the same from another corpus, made.
     """
+    claim(Path(job.out_dir), f"{type(job).__name__} {job.source.layout} {Path(job.source.root).resolve()}")
     faults = Faults(Path(job.out_dir) / "faults.jsonl", job.tolerance)
     for number, found in enumerate(tqdm(read_source(job.source), unit="clip", desc=job.source_name)):
         if job.limit is not None and number >= job.limit:

@@ -37,7 +37,9 @@ def checkpoint_folder(path: str | Path) -> Path:
     folder = model_folder(path, "config.json")
     if folder is not None:
         return folder
-    raise ValueError(f"{path} is no WearLlama checkpoint: neither it nor its 'final' has a config.json")
+    begun = sorted(Path(path).glob("checkpoint-*"), key=lambda folder: (len(folder.name), folder.name))
+    hint = f"; the run is not finished, its last checkpoint is {begun[-1]}" if begun else ""
+    raise ValueError(f"{path} is no WearLlama checkpoint: neither it nor its 'final' has a config.json{hint}")
 
 
 def weights_hash(folder: str | Path) -> str:

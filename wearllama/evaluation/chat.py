@@ -141,7 +141,10 @@ def split_model(name: str, kinds: Sequence[str]) -> tuple[str, str]:
 def open_chat(config: ChatConfig) -> ChatModel:
     """The model that a config names; weights are loaded when first needed."""
     if config.model is None:
-        raise ValueError("no text model is named: set model to openai:NAME, hf:PATH_OR_ID or smollm2")
+        raise ValueError(
+            "no text model is named: set its key model (chat.model, llm.model, ...) to openai:NAME, hf:PATH_OR_ID or "
+            "smollm2"
+        )
     kind, name = split_model(config.model, ("openai", "hf", "smollm2"))
     if kind == "openai":
         from wearllama.evaluation.endpoints import EndpointChat

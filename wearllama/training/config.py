@@ -87,7 +87,10 @@ class TrainConfig:
         if wrong := {name: factor for name, factor in self.rates.items() if factor < 0}:
             raise ValueError(f"train.rates has {wrong}, wanted factors of 0 or more")
         if self.warmup_steps >= self.steps:
-            raise ValueError(f"train.warmup_steps is {self.warmup_steps}, wanted below train.steps = {self.steps}")
+            raise ValueError(
+                f"train.warmup_steps is {self.warmup_steps}, wanted below train.steps = {self.steps}: for a short try, "
+                f"train.warmup_steps={self.steps // 10}"
+            )
         if not 0 <= self.decay_steps <= self.steps - self.warmup_steps:
             raise ValueError(f"train.decay_steps is {self.decay_steps}, wanted 0 to steps - warmup_steps")
         if not 0 <= self.ema < 1 or self.distill < 0 or self.distill_temperature <= 0:
