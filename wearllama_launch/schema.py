@@ -49,7 +49,9 @@ def defaults_of(schema: type) -> dict[str, Any]:
             continue
         if item.default is not dataclasses.MISSING:
             values[item.name] = _plain(item.default)
-        elif dataclasses.is_dataclass(hints[item.name]):
+        elif dataclasses.is_dataclass(hints[item.name]) and item.default_factory in (
+            dataclasses.MISSING, hints[item.name],
+        ):  # fmt: skip
             values[item.name] = defaults_of(hints[item.name])
         elif item.default_factory is not dataclasses.MISSING:
             values[item.name] = _plain(item.default_factory())

@@ -55,6 +55,14 @@ class Job:
             raise ValueError(f"limit is {self.limit}, wanted at least 1")
 
 
+@dataclass(kw_only=True)
+class LinearJob:
+    """Its part's defaults are not those of the part's own class."""
+
+    data: str
+    optim: Optim = field(default_factory=lambda: Optim(schedule="linear", betas=(0.5, 0.6)))
+
+
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
     folder = tmp_path / "conf"
@@ -70,6 +78,13 @@ def test_groups_and_values_become_a_typed_dataclass(conf: Path) -> None:
     assert config == Job(data="x", optim=Optim(learning_rate=0.1, betas=(0.8, 0.9), schedule="linear"))
     assert plain["optim"]["schedule"] == "linear"
     assert compose_config("job", Job, ["data=x"], conf)[0].optim.learning_rate == 1e-5
+
+
+def test_a_default_of_the_whole_wins_over_that_of_its_part(conf: Path) -> None:
+    (conf / "linear_job.yaml").write_text("defaults: [schema]\n")
+    config, plain = compose_config("linear_job", LinearJob, ["data=x", "optim.learning_rate=0.5"], conf)
+    assert config == LinearJob(data="x", optim=Optim(learning_rate=0.5, schedule="linear", betas=(0.5, 0.6)))
+    assert plain["optim"]["schedule"] == "linear"
 
 
 @pytest.mark.parametrize(
