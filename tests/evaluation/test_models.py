@@ -88,7 +88,7 @@ def test_killed_in_mid_run_and_resumed(examples: list[Example], wearvox_data: Pa
 def test_a_refused_item(examples: list[Example], wearvox_data: Path, tmp_path: Path) -> None:
     with Server(lambda r, n: Answer(status=400, body=b"policy") if n == 1 else Answer()) as server:
         adapter = endpoint(server, concurrency=1)
-        with pytest.raises(ValueError, match=r"HTTP 400: 'policy'; bad_item=score_wrong"):
+        with pytest.raises(ValueError, match=r"HTTP 400: 'policy'; harness\.bad_item=score_wrong"):
             run(examples, adapter, root=wearvox_data, folder=tmp_path / "a", config=QUIET)
     with Server(lambda r, n: Answer(status=400, body=b"policy") if n == 1 else Answer()) as server:
         config = replace(QUIET, bad_item="score_wrong", ttft_items=0)

@@ -37,7 +37,10 @@ def test_every_experiment_composes(
     else:
         config, _ = compose_config("sft", recipe.SftCommand, [f"experiment={name}", "data.manifest=x"])
         assert config.model.name in SIZES
-        assert name.startswith("voxgate") or name in (config.model.name, f"{config.model.name}_text")
+        assert name.startswith("voxgate") or name in (
+            config.model.name,
+            *(f"{config.model.name}_{stage}" for stage in ("text", "asr")),
+        )
     assert config.train.warmup_steps < config.train.steps
 
 
