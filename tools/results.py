@@ -1,6 +1,6 @@
 """Run the studies of docs/results/: train, evaluate, tabulate, write the pages.
 
-Run as: make results                     (about ROOM hours on two cores; after `make demo`)
+Run as: make results                     (after `make demo`; some four hours on two cores, expected, not measured)
         make results FAST=1              (two steps and an item of each task: whether every command runs, in minutes)
         python tools/results.py studies=[wer,fusion] seeds=[1,2]
 
