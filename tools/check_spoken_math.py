@@ -33,7 +33,7 @@ SPELLING = EnglishSpellingNormalizer()
 SOUNDS_LIKE = {
     "sign": "sine", "cosign": "cosine", "pie": "pi", "ex": "x", "why": "y", "see": "c", "sea": "c", "be": "b",
     "bee": "b", "to": "two", "too": "two", "for": "four", "won": "one", "route": "root", "row": "rho", "sigh": "psi",
-    "fee": "phi", "new": "nu", "mew": "mu", "moo": "mu", "some": "sum", "tea": "t", "and": "n", "en": "n",
+    "fee": "phi", "new": "nu", "mew": "mu", "moo": "mu", "some": "sum", "tea": "t", "en": "n",
 }  # fmt: skip
 """Words that sound as another in some speaker's mouth: an ear alone cannot tell them apart."""
 

@@ -2,7 +2,6 @@
 
 Run as: python tools/table.py runs/eval/wearvox/sft-1a2b3c4d runs/eval/wearvox/whisper-smollm2-5e6f7a8b
         python tools/table.py RUN RUN RUN --all --out docs/results/models.md
-
         python tools/table.py RUN/audio-direct-0 RUN/text-direct-0     # VoxEval: models by condition
 
 Of each run its model; its controls stay in its own report. --all: every table, not the headline alone.

@@ -1,7 +1,5 @@
 """One microphone beam against the array: WearVox's Tables 4 to 6 in miniature, and how channels are put together."""
 
-from collections.abc import Callable
-
 from demo import Stage  # beside the folder
 
 from wearllama.evaluation.compare import compare
@@ -64,7 +62,7 @@ def _wer_stages(setup: Setup) -> list[Stage]:
 
 
 def _wer_tables(setup: Setup) -> list[Table]:
-    rows, lower = [], []
+    rows = []
     for seed in setup.seeds:
         single, several = (setup.run(name, seed) for name in ("asr_sc", "asr_mc"))
         heard = {"c_x alone": setup.rates("asr", single)}
@@ -110,19 +108,18 @@ def _fusion_tables(setup: Setup) -> list[Table]:
 
 def studies() -> dict[str, Study]:
     """Studies by name."""
-    make: Callable[..., Study] = Study
     return {
-        "sc_mc": make(
+        "sc_mc": Study(
             "One channel against the array",
             "The demo's training with the beam alone (SC) and with c_0 and the beam (MC): the form of WearVox's "
             "Tables 4 and 5, with wind.", _sc_mc_stages, _sc_mc_tables,
         ),
-        "wer": make(
+        "wer": Study(
             "Word error rate by channels",
             "Transcription of the demo's WearVox recordings (held-out voices, rooms and sentences): the form of "
             "WearVox's Table 6.", _wer_stages, _wer_tables,
         ),
-        "fusion": make(
+        "fusion": Study(
             "How channels are put together",
             "Interleaved embeddings (default) against joined frames (half the positions), summed projections, the "
             "other order, and no channel marker.", _fusion_stages, _fusion_tables,
