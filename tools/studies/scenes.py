@@ -8,7 +8,7 @@ from .study import WEARVOX, Setup, Study, rate_table
 
 SWEEPS = {
     "overlap": ("overlap:0", "overlap:0.25", "overlap:0.5", "overlap:1"),
-    "distance": ("distance:0.7", "distance:1", "distance:2", "distance:3"),
+    "distance": ("distance:0.7", "distance:1", "distance:1.4", "distance:2"),
     "noise": ("scene_snr:20", "scene_snr:10", "scene_snr:5", "scene_snr:0", "scene_snr:-5"),
 }
 ARRAYS = ("aria7", "easycom4")
