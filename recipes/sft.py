@@ -78,6 +78,8 @@ def main(config: SftCommand) -> None:
     existing_path(config.data.manifest, "data.manifest")
     if config.data.bank is not None:
         existing_path(config.data.bank, "data.bank")
+    for bank in config.data.other_banks:
+        existing_path(bank, "data.other_banks")
     facts = {"fingerprint": run_fingerprint(config)}
     if config.resume == "never":
         set_aside(run_dir)
@@ -156,8 +158,9 @@ def run_fingerprint(config: SftCommand) -> str:
             settings["batches"].pop(name)
     if not settings["init_without"]:
         settings.pop("init_without")
-    if not settings["data"]["tolerance"]:
-        settings["data"].pop("tolerance")
+    for name in ("tolerance", "other_banks"):
+        if not settings["data"][name]:
+            settings["data"].pop(name)
     settings["data"].pop("shards")  # the samples are those of rendering
     return fingerprint(settings, data_files(config))
 
@@ -167,8 +170,8 @@ def data_files(config: SftCommand) -> list[str]:
     files = [config.data.manifest]
     if config.data.shards is not None and config.data.bank is None:
         files.append(str(Path(config.data.shards) / "shards.json"))
-    if config.data.bank is not None:
-        files.append(str(Path(config.data.bank) / "meta.json"))
+    banks = [config.data.bank] if config.data.bank is not None else []
+    files += [str(Path(bank) / "meta.json") for bank in (*banks, *config.data.other_banks)]
     if config.model.encoder != "scratch":
         files += map(str, weight_files(find_encoder(config.model.encoder)))
     if config.init is not None:

@@ -1,5 +1,6 @@
 """Rendered rows: the same samples on any number of workers, new ones every epoch, labels on target and end alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from wearllama.audio.timebase import num_embeddings
 from wearllama.data.augment import Augmentation
 from wearllama.data.collate import Collator
 from wearllama.data.dataset import ExampleDataset, Item, MixtureRenderer, example_seconds
-from wearllama.data.manifest import Example
+from wearllama.data.manifest import Example, write_manifest
 from wearllama.data.prompts import build_messages, load_prompts
 from wearllama.data.sampling import BatchConfig, BucketBatchSampler, Draw, Lengths
 from wearllama.data.tools import CONSEQUENTIAL_TOOLS, WEARVOX_TOOLS
@@ -23,6 +24,7 @@ from wearllama.modeling.processing import WearLlamaProcessor
 from wearllama.simulation.bank import RirBank, RirEntry, write_bank
 from wearllama.simulation.mixing import MixtureRecipe, Segment
 from wearllama.simulation.noise import NoiseBank
+from wearllama.training.data import SftData, load_sets
 
 PRE = 40
 SYSTEM = load_prompts(style="compact").system("vgbench", CONSEQUENTIAL_TOOLS)
@@ -34,14 +36,12 @@ def processor() -> WearLlamaProcessor:
     return build_processor(ModelConfig())
 
 
-@pytest.fixture(scope="session")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bank of one room with decaying noise for responses, two sources and one recording of the array."""
-    path = tmp_path_factory.mktemp("data")
-    rng = np.random.default_rng(0)
+def write_room(path: Path, array: str) -> None:
+    """A bank of one room with decaying noise for responses."""
+    rng, mics = np.random.default_rng(0), load_array(array).num_mics
     entries, rirs = [], []
     for index, role in enumerate(["wearer", "bystander", "bystander", "noise"]):
-        rir_MK = rng.normal(0.0, 0.05, (5, 1200)) * np.exp(-np.arange(1200) / 200)
+        rir_MK = rng.normal(0.0, 0.05, (mics, 1200)) * np.exp(-np.arange(1200) / 200)
         rir_MK[:, :PRE] = 0.0
         rir_MK[:, PRE] = 1.0
         rirs.append(rir_MK.astype(np.float32))
@@ -56,10 +56,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 drr_db=0.0,
                 room="room",
                 split="train",
-                array="glasses5",
+                array=array,
             )
         )
-    write_bank(path / "bank", entries, rirs, num_channels=5, num_taps=1200, pre_samples=PRE)
+    write_bank(path, entries, rirs, num_channels=mics, num_taps=1200, pre_samples=PRE)
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Banks of two arrays, two sources, one recording of the array and one of four channels."""
+    path = tmp_path_factory.mktemp("data")
+    write_room(path / "bank", "glasses5")
+    write_room(path / "four_bank", "easycom4")
     for name, seconds in (("a", 0.6), ("b", 0.9)):
         tone_N = torch.sin(torch.arange(int(seconds * 16000)) * (0.1 if name == "a" else 0.17)) * 0.3
         write_audio(path / f"{name}.wav", tone_N[None])
@@ -148,6 +156,40 @@ def test_epoch_repeat_and_seed_make_other_mixtures(root: Path, dataset: ExampleD
     other.seed = 0
     other.set_epoch(1)
     assert torch.equal(sound(other, 0), variants[0])
+
+
+def test_every_rendering_draws_one_of_the_arrays(root: Path, processor: WearLlamaProcessor) -> None:
+    rows = _examples()[:4] + [row for row in _examples() if row.id == "file"]
+    rows[1] = replace(rows[1], metadata={"seconds": 1.3, "seed_id": "pair"})
+    rows[2] = replace(rows[2], audio=rows[1].audio, metadata={"seconds": 1.3, "seed_id": "pair"})
+    write_manifest(root / "several.jsonl", rows)
+    config = SftData(
+        manifest=str(root / "several.jsonl"), bank=str(root / "bank"), other_banks=[str(root / "four_bank")]
+    )
+    several = load_sets(config, processor).train
+    alone = load_sets(replace(config, other_banks=[]), processor).train
+    (four,) = several.others
+    assert four.array == load_array("easycom4")
+    theirs = ExampleDataset(rows, root=root, array=four.array, beam=four.beam, renderer=four.renderer)
+
+    def same(first: Item, second: Item) -> bool:
+        return all(torch.equal(a, b) for a, b in zip(first.audio, second.audio, strict=True))  # type: ignore[arg-type]
+
+    draws = [Draw(index, epoch) for index in range(4) for epoch in range(8)]
+    own = [same(several[draw], alone[draw]) for draw in draws]
+    assert own == [not same(several[draw], theirs[draw]) for draw in draws]
+    assert 8 <= sum(own) <= 24, "each array about half of the time"
+    assert all(same(several[Draw(1, epoch)], several[Draw(2, epoch)]) for epoch in range(8)), "a pair is heard alike"
+    assert all(same(several[Draw(4, epoch)], alone[Draw(4, epoch)]) for epoch in range(8)), "files are of the own array"
+
+
+def test_a_bank_of_another_array_is_refused(root: Path, processor: WearLlamaProcessor) -> None:
+    write_manifest(root / "other.jsonl", _examples()[:2])
+    other = SftData(manifest=str(root / "other.jsonl"), bank=str(root / "four_bank"))
+    with pytest.raises(ValueError, match="four_bank is of array 'easycom4', the model's is 'glasses5'"):
+        load_sets(other, processor)
+    with pytest.raises(ValueError, match=r"data.other_banks is \['x'\] with data.bank=None"):
+        SftData(manifest="rows.jsonl", other_banks=["x"])
 
 
 def test_files_give_aligned_channels(root: Path, dataset: ExampleDataset) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -26,6 +27,9 @@ from wearllama.data.sampling import Draw
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import MixtureRecipe, render
 from wearllama.simulation.noise import NoiseBank
+
+DEVICE_STREAM = 79
+"""Sets the draw of a device apart from what else the seed of a rendering decides."""
 
 
 class Item(NamedTuple):
@@ -57,6 +61,15 @@ class MixtureRenderer:
         return torch.as_tensor(mixture.audio_MN, dtype=torch.float32)
 
 
+class Device(NamedTuple):
+    """What a mixture is heard with."""
+
+    array: ArrayGeometry
+    beam: Beam
+    renderer: Renderer | None
+    """Against a bank of that array."""
+
+
 class ExampleDataset(Dataset[Item]):
     """Examples by index, or by :class:`Draw` (index, epoch, repeat) as the batch sampler hands them out."""
 
@@ -68,6 +81,7 @@ class ExampleDataset(Dataset[Item]):
         array: ArrayGeometry,
         beam: Beam,
         renderer: Renderer | None = None,
+        others: Sequence[Device] = (),
         augment: Augmentation | None = None,
         seed: int = 0,
         tolerant: bool = False,
@@ -79,6 +93,7 @@ class ExampleDataset(Dataset[Item]):
             array: geometry that recordings and the bank have.
             beam: makes c_x where a row brings no recorded beam.
             renderer: needed when rows are mixture recipes.
+            others: more devices; every rendering of a mixture draws one of all, recordings stay those of ``array``.
             augment: what the collator does to the features; None for evaluation.
             seed: of the run; other seeds give other mixtures.
             tolerant: give rows that cannot be read as items with a ``fault`` instead of raising.
@@ -86,6 +101,7 @@ class ExampleDataset(Dataset[Item]):
         self.examples = examples
         self.root = Path(root)
         self.array, self.beam, self.renderer, self.augment, self.seed = array, beam, renderer, augment, seed
+        self.others = tuple(others)
         self.tolerant = tolerant
         self.epoch = 0
 
@@ -111,13 +127,21 @@ class ExampleDataset(Dataset[Item]):
         return Item(example, audio, partial(self.augment, seed=seed) if self.augment and audio else None)
 
     def _channels(self, example: Example, seed: int) -> tuple[Tensor, Tensor] | None:
-        clip = load_audio(example, self.root, self.renderer, channels=self.array.num_mics, seed=seed)
+        device = self._device(example, seed)
+        clip = load_audio(example, self.root, device.renderer, channels=device.array.num_mics, seed=seed)
         if clip is None:
             return None
         if clip.beam_N is not None:
-            return clip.audio_MN[self.array.reference], clip.beam_N
-        c0_N, cx_N = select_channels(clip.audio_MN, self.array, self.beam)
+            return clip.audio_MN[device.array.reference], clip.beam_N
+        c0_N, cx_N = select_channels(clip.audio_MN, device.array, device.beam)
         return c0_N, cx_N
+
+    def _device(self, example: Example, seed: int) -> Device:
+        """The one that hears this rendering: both sides of a pair, which share the seed, share it too."""
+        devices = [Device(self.array, self.beam, self.renderer)]
+        if self.others and example.audio and "mixture" in example.audio:
+            devices += self.others
+        return devices[int(np.random.default_rng([seed, DEVICE_STREAM]).integers(len(devices)))]
 
 
 def example_seconds(example: Example, root: str | Path) -> float:

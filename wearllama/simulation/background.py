@@ -15,7 +15,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from wearllama.audio.array import ArrayGeometry, load_array
+from wearllama.audio.array import ArrayGeometry
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.convolve import BlockPlan, SourceSpectra, channel_image, transform_source
 from wearllama.simulation.fields import FIELD_TAPS, field_filters
@@ -91,7 +91,7 @@ class Background:
             return self.wind_MN[bank.reference]
         if self.field == "isotropic":  # the same from everywhere, however the head turns
             signals = self.draw.independent(bank.num_channels, plan.length + bank.num_taps, rng)
-            responses = _field_spectra(_array_of(bank), plan.n_fft)
+            responses = _field_spectra(_isotropic_array(bank), plan.n_fft)
             heard = [(-bank.num_taps, s_N, r_MF) for s_N, r_MF in zip(signals, responses, strict=True)]
         else:
             places = _noise_places(bank, room, self.field, len(self.draw.signals), rng)
@@ -160,15 +160,10 @@ def _noise_places(bank: RirBank, room: str, field: str, count: int, rng: np.rand
     return places
 
 
-def _array_of(bank: RirBank) -> ArrayGeometry:
-    """The geometry that the bank was made for: as written in it, or by its name."""
+def _isotropic_array(bank: RirBank) -> ArrayGeometry:
     if bank.num_taps < FIELD_TAPS:
         raise ValueError(f"{bank.path}: an isotropic field needs {FIELD_TAPS} taps, the bank has {bank.num_taps}")
-    written = bank.meta.get("array")
-    if isinstance(written, dict):
-        places = {"positions": tuple(map(tuple, written["positions"])), "mouth": tuple(written["mouth"])}
-        return ArrayGeometry(**{**written, **places})
-    return load_array(bank.entries[0].array)
+    return bank.array
 
 
 @lru_cache(maxsize=4)

@@ -20,6 +20,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from wearllama.audio.array import ArrayGeometry, load_array
 from wearllama.simulation.bank_files import FORMAT, BankError, RirEntry, read_index, write_bank
 
 __all__ = ["BankError", "RirBank", "RirEntry", "write_bank"]
@@ -102,6 +103,15 @@ class RirBank:
     @property
     def reference(self) -> int:
         return int(self.meta["reference"])
+
+    @property
+    def array(self) -> ArrayGeometry:
+        """The geometry that the bank was made for: as written in it, or by its name."""
+        written = self.meta.get("array")
+        if isinstance(written, dict):
+            places = {"positions": tuple(map(tuple, written["positions"])), "mouth": tuple(written["mouth"])}
+            return ArrayGeometry(**{**written, **places})
+        return load_array(self.entries[0].array)
 
     @property
     def sample_rate(self) -> int:

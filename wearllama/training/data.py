@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from wearllama.audio.array import ArrayGeometry
+from wearllama.audio.beamforming import design_beam
 from wearllama.audio.timebase import SAMPLE_RATE, num_embeddings
 from wearllama.data.augment import Augmentation
-from wearllama.data.dataset import ExampleDataset, MixtureRenderer, example_seconds
+from wearllama.data.dataset import Device, ExampleDataset, MixtureRenderer, example_seconds
 from wearllama.data.manifest import Example, Renderer, read_manifest
 from wearllama.data.sampling import BatchConfig, BucketBatchSampler, Lengths
 from wearllama.data.shards import ShardReader
@@ -27,6 +29,8 @@ class SftData:
     """Folder that the rows' paths are relative to; the manifest's own if not given."""
     bank: str | None = None
     """RIR bank, for rows that are mixture recipes."""
+    other_banks: list[str] = field(default_factory=list)
+    """RIR banks of other arrays: every rendering draws the one it is heard with, and so its array and beam."""
     noise: list[str] = field(default_factory=list)
     """Folders of noise recordings, for the same rows."""
     shards: str | None = None
@@ -38,6 +42,13 @@ class SftData:
     run_dir/faults-rankN.jsonl. 0 stops at the first."""
     train_split: str = "train"
     validation_split: str = "validation"
+
+    def __post_init__(self) -> None:
+        if self.other_banks and (self.bank is None or self.shards is not None):
+            raise ValueError(
+                f"data.other_banks is {self.other_banks} with data.bank={self.bank} and data.shards={self.shards}: "
+                "wanted a bank of the model's own array beside them, and no shards, which hold one array's renderings"
+            )
 
     @property
     def audio_root(self) -> Path:
@@ -54,14 +65,14 @@ class SftSets(NamedTuple):
 def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
     """Datasets of the manifest's splits, rendered and beamformed as `processor` will do it for evaluation.
 
-    Raises ValueError when the training split is empty, or rows are recipes and there is no bank.
+    Raises ValueError when the training split is empty, or rows are recipes without a bank, or of another array.
     """
     examples = read_manifest(data.manifest)
     rows = {name: [row for row in examples if row.split == name] for name in (data.train_split, data.validation_split)}
     if not rows[data.train_split]:
         found = sorted({row.split for row in examples})
         raise ValueError(f"{data.manifest} has no rows of split {data.train_split!r}, found splits {found}")
-    renderer = _renderer(data, examples)
+    renderer, others = _renderer(data, examples, processor.array), _other_devices(data)
     sets = {
         name: ExampleDataset(
             chosen,
@@ -69,6 +80,7 @@ def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
             array=processor.array,
             beam=processor.beam,
             renderer=renderer,
+            others=others if name == data.train_split else (),
             augment=data.augment if name == data.train_split else None,
             seed=seed,
             tolerant=data.tolerance > 0 and name == data.train_split,
@@ -79,16 +91,34 @@ def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
     return SftSets(sets[data.train_split], sets.get(data.validation_split))
 
 
-def _renderer(data: SftData, examples: list[Example]) -> Renderer | None:
+def _renderer(data: SftData, examples: list[Example], array: ArrayGeometry) -> Renderer | None:
     if not any(row.audio and "mixture" in row.audio for row in examples):
         return None
     if data.bank is None and data.shards is None:
         raise ValueError(f"{data.manifest} has mixture recipes, which need data.bank or data.shards")
     render = None
     if data.bank is not None:
-        bank = RirBank.open(Path(data.bank))
-        render = MixtureRenderer(bank=bank, noise=NoiseBank(data.noise), audio_root=data.audio_root)
+        render = _bank_renderer(data, data.bank)
+        _check_array(render.bank, array)
     return render if data.shards is None else ShardReader(data.shards, render)
+
+
+def _bank_renderer(data: SftData, bank: str) -> MixtureRenderer:
+    return MixtureRenderer(bank=RirBank.open(Path(bank)), noise=NoiseBank(data.noise), audio_root=data.audio_root)
+
+
+def _check_array(bank: RirBank, array: ArrayGeometry) -> None:
+    """The beam is designed for the model's array: through another array's responses it would point anywhere."""
+    if (bank.array.positions, bank.array.reference) != (array.positions, array.reference):
+        raise ValueError(
+            f"data.bank={bank.path} is of array {bank.array.name!r}, the model's is {array.name!r}: wanted a bank of "
+            "the model's array; banks of others go into data.other_banks"
+        )
+
+
+def _other_devices(data: SftData) -> list[Device]:
+    renderers = [_bank_renderer(data, bank) for bank in data.other_banks]
+    return [Device(render.bank.array, design_beam(render.bank.array), render) for render in renderers]
 
 
 def row_lengths(dataset: ExampleDataset, processor: Any, channels: int) -> Lengths:
