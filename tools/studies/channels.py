@@ -7,7 +7,7 @@ from wearllama.evaluation.intervals import relative_reduction
 from wearllama.evaluation.table import MARK
 from wearllama.evaluation.tables import Table, cell
 
-from .study import WEARVOX, Setup, Study, rate_table
+from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
 WIND = ("wind:5", "wind:-5", "snr:0")
 PAIRS = ("c_0-c_1", "c_x-c_1", "c_x-c_0")
@@ -41,9 +41,7 @@ def _sc_mc_tables(setup: Setup) -> list[Table]:
     for condition in WIND:
         under = {name: setup.rates("wearvox", ckpt, condition=condition) for name, ckpt in runs.items()}
         tables.append(rate_table(f"WearVox tasks under {condition}", under, WEARVOX))
-    gate = (("switch mute", "speaker_switch/switch"), ("same-speaker tool", "speaker_switch/same_speaker"),
-            ("self-talk mute", "self_talk"))  # fmt: skip
-    tables.append(rate_table("VGBench", {name: setup.rates("vgbench", ckpt) for name, ckpt in runs.items()}, gate))
+    tables.append(rate_table("VGBench", {name: setup.rates("vgbench", ckpt) for name, ckpt in runs.items()}, VGBENCH))
     for seed in setup.seeds:
         rows = [setup.items("wearvox", setup.run(name, seed)) for name in ("mc", "sc")]
         found = compare(rows[0], rows[1], ("MC", "SC"), mark="name").tables
@@ -101,9 +99,7 @@ def _fusion_tables(setup: Setup) -> list[Table]:
         return {f"{name}, seed {seed}": setup.rates(script, setup.run(_fusion_run(name), seed))
                 for name in FUSIONS for seed in setup.seeds}  # fmt: skip
 
-    gate = (("switch mute", "speaker_switch/switch"), ("same-speaker tool", "speaker_switch/same_speaker"),
-            ("self-talk mute", "self_talk"), ("side-talk", "side_talk"))  # fmt: skip
-    return [rate_table("WearVox tasks", of("wearvox"), WEARVOX), rate_table("VGBench", of("vgbench"), gate)]
+    return [rate_table("WearVox tasks", of("wearvox"), WEARVOX), rate_table("VGBench", of("vgbench"), VGBENCH)]
 
 
 def studies() -> dict[str, Study]:

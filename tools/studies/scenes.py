@@ -4,7 +4,7 @@ from demo import Stage  # beside the folder
 
 from wearllama.evaluation.tables import Table
 
-from .study import WEARVOX, Setup, Study, rate_table
+from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
 SWEEPS = {
     "overlap": ("overlap:0", "overlap:0.25", "overlap:0.5", "overlap:1"),
@@ -12,24 +12,33 @@ SWEEPS = {
     "noise": ("scene_snr:20", "scene_snr:10", "scene_snr:5", "scene_snr:0", "scene_snr:-5"),
 }
 ARRAYS = ("aria7", "easycom4")
+PAIRS = ("c_x-c_0", "c_x-c_1", "c_0-c_1")
 
 
 def _sweep_stages(setup: Setup) -> list[Stage]:
     ckpt = f"{setup.demo}/sft"
-    names = SWEEPS if not setup.fast else {name: values[:1] for name, values in SWEEPS.items()}
+    names = _swept(setup)
     conditions = ",".join(condition for values in names.values() for condition in values)
-    return [setup.evaluate("wearvox", ckpt), setup.evaluate("wearvox", ckpt, f"condition=[{conditions}]", minutes=12)]
+    return [
+        setup.evaluate("wearvox", ckpt),
+        setup.evaluate("wearvox", ckpt, f"condition=[{conditions}]", minutes=12),
+        setup.evaluate("vgbench", ckpt, f"condition=[{','.join(names['distance'])}]", minutes=3),
+    ]
 
 
 def _sweep_tables(setup: Setup) -> list[Table]:
     ckpt = f"{setup.demo}/sft"
     clean = {"as recorded": setup.rates("wearvox", ckpt)}
     tables = []
-    for name, values in SWEEPS.items():
-        kept = values[:1] if setup.fast else values
-        heard = {value: setup.rates("wearvox", ckpt, condition=value) for value in kept}
+    for name, values in _swept(setup).items():
+        heard = {value: setup.rates("wearvox", ckpt, condition=value) for value in values}
         tables.append(rate_table(f"Swept: {name}", clean | heard, WEARVOX, _ABOUT[name]))
-    return tables
+    far = {value: setup.rates("vgbench", ckpt, condition=value) for value in _swept(setup)["distance"]}
+    return [*tables, rate_table("VGBench: distance", far, VGBENCH, "The second speaker's place; the wearer stays.")]
+
+
+def _swept(setup: Setup) -> dict[str, tuple[str, ...]]:
+    return {name: values[:1] if setup.fast else values for name, values in SWEEPS.items()}
 
 
 _ABOUT = {
@@ -61,24 +70,43 @@ def _measured_tables(setup: Setup) -> list[Table]:
 
 def _geometry_stages(setup: Setup) -> list[Stage]:
     ckpt = f"{setup.demo}/sft"
-    found = [setup.evaluate("wearvox", ckpt)]
-    for array in ARRAYS:
-        folder = f"{setup.runs}/{array}"
+    found = [setup.evaluate("wearvox", ckpt, f"pair=[{','.join(PAIRS)}]", minutes=2)]
+    banks = {array: f"{setup.runs}/{array}/rir_bank" for array in ARRAYS}
+    for array, bank in banks.items():
         found += [
             Stage(f"bank {array}", "simulate the array's responses",
-                  f"tools/build_rir_bank.py array={array} out_dir={folder}/rir_bank bank.train_rooms=0", 1),
+                  f"tools/build_rir_bank.py array={array} out_dir={bank}", 1),
             Stage(f"record {array}", "record the demo's scenes with it",
-                  f"tools/record_demo.py array={array} bank={folder}/rir_bank out_dir={folder}", 2),
-            setup.evaluate("wearvox", ckpt, f"array={array} data={folder}/wearvox"),
+                  f"tools/record_demo.py array={array} bank={bank} out_dir={setup.runs}/{array}", 2),
         ]  # fmt: skip
+    trained = {"mc": "", "arrays": f"data.other_banks=[{','.join(banks.values())}]"}  # mc: the same as of other studies
+    for seed in setup.seeds:
+        for name, changes in trained.items():
+            found.append(setup.train(name, seed, changes))
+            found += [setup.evaluate("wearvox", setup.run(name, seed), heard) for heard in _heard(setup).values()]
     return found
 
 
+def _heard(setup: Setup) -> dict[str, str]:
+    """Options by array that the scenes were recorded with."""
+    return {"glasses5": ""} | {array: f"array={array} data={setup.runs}/{array}/wearvox" for array in ARRAYS}
+
+
 def _geometry_tables(setup: Setup) -> list[Table]:
-    ckpt = f"{setup.demo}/sft"
-    found = {"glasses5 (its own)": setup.rates("wearvox", ckpt)}
-    found |= {array: setup.rates("wearvox", ckpt, array=array) for array in ARRAYS}
-    return [rate_table("Trained on glasses5, tested on other arrays", found, WEARVOX)]
+    pairs = {pair: setup.rates("wearvox", f"{setup.demo}/sft", pair=pair) for pair in PAIRS}
+    found = {
+        f"{trained}, heard with {array}, seed {seed}":
+            setup.rates("wearvox", setup.run(name, seed), array=array if array in ARRAYS else None)
+        for seed in setup.seeds
+        for array in _heard(setup)
+        for name, trained in (("mc", "glasses5 alone"), ("arrays", "all three"))
+    }  # fmt: skip
+    return [
+        rate_table(
+            "The demo's checkpoint with other channels", pairs, WEARVOX, "The first is what it was trained with."
+        ),
+        rate_table("Trained on one array, or on three", found, WEARVOX),
+    ]
 
 
 def studies() -> dict[str, Study]:
@@ -95,8 +123,9 @@ def studies() -> dict[str, Study]:
             "measured on glasses in two rooms.", _measured_stages, _measured_tables,
         ),
         "geometry": Study(
-            "Other arrays",
-            "The demo's checkpoint, trained on glasses5, hears the same scenes, rooms and places through other arrays; "
-            "c_0 and the beam are those of each array.", _geometry_stages, _geometry_tables,
+            "Other channels, other arrays",
+            "The same scenes, rooms and places through channels and arrays that a checkpoint was not trained with; c_0 "
+            "and the beam are those of each array. The form of WearVox's Table 6, and beyond it.",
+            _geometry_stages, _geometry_tables,
         ),
     }  # fmt: skip

@@ -23,6 +23,10 @@ WEARVOX: Columns = (
     ("closed-book", "closed_book/contains"), ("tool name", "tool_call/name"), ("tool strict", "tool_call/strict"),
     ("side-talk [Mute]", "non-assistant-directed/correct"), ("micro (tool name)", "micro_average/name"),
 )  # fmt: skip
+VGBENCH: Columns = (
+    ("switch mute", "speaker_switch/switch"), ("same-speaker tool", "speaker_switch/same_speaker"),
+    ("self-talk mute", "self_talk"), ("side-talk", "side_talk"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
