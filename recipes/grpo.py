@@ -22,7 +22,7 @@ from wearllama.modeling.encoder_io import weight_files
 from wearllama.modeling.factory import load_checkpoint
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
-from wearllama.training.checkpoint import FINAL, fingerprint, weights_file
+from wearllama.training.checkpoint import FINAL, weights_file
 from wearllama.training.config import TrainConfig, use_bf16
 from wearllama.training.data import SftData, load_sets
 from wearllama.training.grpo import run_grpo
@@ -30,6 +30,7 @@ from wearllama.training.grpo_config import GrpoConfig
 from wearllama.training.grpo_data import GroupStream, make_groups
 from wearllama.training.grpo_explore import Explorer
 from wearllama.training.policy import Policy
+from wearllama.training.provenance import Origin
 from wearllama.training.rewards import Judge, RewardConfig
 from wearllama.training.rollout import LocalEngine, RolloutEngine
 from wearllama.training.rollout_openai import OpenAIEngine
@@ -62,10 +63,12 @@ def main(config: GrpoCommand) -> None:
     run_dir = Path(config.run_dir)
     folder = weights_file(existing_path(config.ckpt, "ckpt")).parent
     existing_path(config.data.manifest, "data.manifest")
-    facts = {"fingerprint": run_fingerprint(config, folder)}
-    if is_trained(run_dir, facts, config.changed):
+    made_from = origin(config, folder)
+    if is_trained(run_dir, made_from, config.changed):
         print(f"{run_dir / FINAL} is trained already with these settings and data")
         return
+    if rank() == 0:
+        made_from.record(run_dir)
 
     transformers_logging.disable_progress_bar()
     set_seed(config.train.seed)
@@ -93,7 +96,7 @@ def main(config: GrpoCommand) -> None:
         config=config.grpo,
         train=config.train,
         run_dir=run_dir,
-        facts=facts,
+        facts={"fingerprint": made_from.fingerprint},
     )
     if result.stopped_by is not None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
@@ -131,17 +134,19 @@ def make_engine(
     )  # fmt: skip
 
 
-def run_fingerprint(config: GrpoCommand, folder: Path) -> str:
+def origin(config: GrpoCommand, folder: Path) -> Origin:
     """What decides the weights: settings, rows, simulation and the checkpoint; not the folder or the log."""
     settings = asdict(config)
     for name in ("run_dir", "changed", "ckpt"):
         settings.pop(name)
     for name in ("workers", "prefetch", "threads", "report_to", "log_every", "save_every", "keep_checkpoints"):
         settings["train"].pop(name)
+    if not config.data.other_banks:  # runs from before there was a choice keep their fingerprint
+        settings["data"].pop("other_banks")
     files = [config.data.manifest, *map(str, weight_files(weights_file(folder)))]
-    if config.data.bank is not None:
-        files.append(str(existing_path(config.data.bank, "data.bank") / "meta.json"))
-    return fingerprint(settings, files)
+    banks = [config.data.bank] if config.data.bank is not None else []
+    files += [str(existing_path(bank, "data.bank") / "meta.json") for bank in (*banks, *config.data.other_banks)]
+    return Origin(settings, files)
 
 
 def describe(model: torch.nn.Module, groups: list[Any], config: GrpoCommand) -> None:

@@ -28,14 +28,13 @@ from wearllama.training.align import align_projector
 from wearllama.training.checkpoint import (
     FINAL,
     completed_facts,
-    fingerprint,
     last_complete_checkpoint,
     load_initial_weights,
     weights_file,
 )
 from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
-from wearllama.training.provenance import record_data
+from wearllama.training.provenance import Origin
 from wearllama.training.sft import run_sft
 from wearllama_launch import LaunchError, existing_path, launch, rank, world_size
 
@@ -80,16 +79,16 @@ def main(config: SftCommand) -> None:
         existing_path(config.data.bank, "data.bank")
     for bank in config.data.other_banks:
         existing_path(bank, "data.other_banks")
-    facts = {"fingerprint": run_fingerprint(config)}
+    made_from = origin(config)
     if config.resume == "never":
         set_aside(run_dir)
-    if is_trained(run_dir, facts, config.changed) and config.resume != "never":
+    if is_trained(run_dir, made_from, config.changed) and config.resume != "never":
         print(f"{run_dir / FINAL} is trained already with these settings and data")
         return
     if config.resume == "must" and last_complete_checkpoint(run_dir) is None:
         raise LaunchError(f"resume=must, but {run_dir} has no whole checkpoint")
     if rank() == 0:
-        record_data(run_dir, data_files(config), facts["fingerprint"])
+        made_from.record(run_dir)
 
     transformers_logging.disable_progress_bar()  # of writing weights; training has its own
     set_seed(config.train.seed)
@@ -124,7 +123,7 @@ def main(config: SftCommand) -> None:
         config=config.train,
         run_dir=run_dir,
         validation_data=sets.validation,
-        facts=facts,
+        facts={"fingerprint": made_from.fingerprint},
         tolerance=config.data.tolerance,
     )
     if result.stopped_by is not None:
@@ -141,7 +140,7 @@ ADDED = {"decay_steps": 0, "ema": 0.0, "distill": 0.0, "distill_temperature": 1.
 """Settings of ``train`` that came later: at these values a run is what it was before they were known."""
 
 
-def run_fingerprint(config: SftCommand) -> str:
+def origin(config: SftCommand) -> Origin:
     """What decides the weights: settings, rows and simulation; not the folder, the worker count or the log."""
     settings = asdict(config)
     if config.model.fusion == FusionConfig():
@@ -162,7 +161,7 @@ def run_fingerprint(config: SftCommand) -> str:
         if not settings["data"][name]:
             settings["data"].pop(name)
     settings["data"].pop("shards")  # the samples are those of rendering
-    return fingerprint(settings, data_files(config))
+    return Origin(settings, data_files(config))
 
 
 def data_files(config: SftCommand) -> list[str]:
@@ -179,21 +178,24 @@ def data_files(config: SftCommand) -> list[str]:
     return files
 
 
-def is_trained(run_dir: Path, facts: dict[str, str], changed: str) -> bool:
+def is_trained(run_dir: Path, made_from: Origin, changed: str) -> bool:
     """Whether run_dir/final is this very run; a run of other settings is refused or set aside (see ``changed``)."""
     note = run_dir / "fingerprint.txt"
     before = note.read_text().strip() if note.is_file() else None
-    if before not in (None, facts["fingerprint"]):
+    if before not in (None, made_from.fingerprint):
+        what = "; ".join(made_from.differences(run_dir)) or f"see {run_dir}/launches"
         if changed == "refuse":
             raise LaunchError(
-                f"{run_dir} holds a run of other settings or data (see {run_dir}/launches); give another run_dir, or "
+                f"{run_dir} holds a run of other settings or data ({what}); give another run_dir, or "
                 "changed=restart to set it aside"
             )
+        if rank() == 0:
+            print(f"{run_dir} begins anew, other than before: {what}")
         set_aside(run_dir)
     if rank() == 0:
-        write_text(note, facts["fingerprint"] + "\n")
+        write_text(note, made_from.fingerprint + "\n")
     final = completed_facts(run_dir / FINAL)
-    return final is not None and final.get("fingerprint") == facts["fingerprint"]
+    return final is not None and final.get("fingerprint") == made_from.fingerprint
 
 
 def set_aside(run_dir: Path) -> None:

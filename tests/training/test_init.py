@@ -86,7 +86,7 @@ def test_a_folder_without_a_model_is_named(recipe: ModuleType, manifest: Path, t
     base = ["experiment=tiny", f"data.manifest={manifest}"]
     config, _ = compose_config("sft", recipe.SftCommand, [*base, f"init={nowhere}"])
     with pytest.raises(LaunchError, match=f"init.*{nowhere}"):
-        recipe.run_fingerprint(config)
+        recipe.origin(config)
 
 
 def test_a_model_of_other_sizes_is_refused(tiny: ModelConfig, finished: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_fingerprint_follows_the_initial_weights(recipe: ModuleType, manifes
     base = ["experiment=tiny", f"data.manifest={manifest}"]
 
     def mark(*overrides: str) -> str:
-        return recipe.run_fingerprint(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0])
+        return recipe.origin(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0]).fingerprint
 
     (tmp_path / "model.safetensors").write_bytes(b"one")
     first = mark(f"init={tmp_path}")

@@ -24,7 +24,7 @@ from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
 from wearllama.training.distill import divergence, teacher_batch, teacher_logits, without_lora
 from wearllama.training.ema import EMA
-from wearllama.training.provenance import record_data
+from wearllama.training.provenance import Origin
 from wearllama.training.sft import run_sft
 
 Quick = Callable[..., TrainConfig]
@@ -176,10 +176,12 @@ def test_a_batch_of_broken_rows_alone_is_a_step_without_targets(manifest: Path, 
 
 
 def test_the_run_folder_names_its_data(tmp_path: Path, manifest: Path) -> None:
-    record_data(tmp_path, [manifest], "abc")
+    made_from = Origin({"seed": 3}, [manifest])
+    made_from.record(tmp_path)
     described = json.loads((tmp_path / "data.json").read_text())
     (file,) = described["files"]
-    assert described["fingerprint"] == "abc" and file["lines"] == 16 and file["bytes"] == manifest.stat().st_size
+    assert described["fingerprint"] == made_from.fingerprint and described["settings"] == {"seed": 3}
+    assert file["lines"] == 16 and file["bytes"] == manifest.stat().st_size
 
 
 def test_the_log_can_be_drawn(

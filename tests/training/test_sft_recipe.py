@@ -18,6 +18,7 @@ from wearllama.training.checkpoint import (
     remove_incomplete_checkpoints,
 )
 from wearllama.training.config import TrainConfig
+from wearllama.training.provenance import Origin
 from wearllama_launch import LaunchError, compose_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +93,7 @@ def test_the_fingerprint_follows_what_decides_the_weights(recipe: ModuleType, tm
 
     def mark(*overrides: str) -> str:
         base = ["experiment=tiny", f"data.manifest={manifest}"]
-        return recipe.run_fingerprint(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0])
+        return recipe.origin(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0]).fingerprint
 
     first = mark()
     assert mark("run_dir=elsewhere", "train.workers=3", "train.log_every=5", "changed=restart") == first
@@ -101,15 +102,32 @@ def test_the_fingerprint_follows_what_decides_the_weights(recipe: ModuleType, tm
     assert mark() != first
 
 
-def test_a_changed_run_is_refused_or_set_aside(recipe: ModuleType, tmp_path: Path) -> None:
-    assert not recipe.is_trained(tmp_path, {"fingerprint": "a"}, "refuse")
+def test_a_changed_run_is_refused_or_set_aside(
+    recipe: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    first, other = (Origin({"train": {"steps": steps}, "align": True}, [rows]) for steps in (3, 4))
+    assert not recipe.is_trained(tmp_path, first, "refuse")
+    first.record(tmp_path)
     (tmp_path / "final").mkdir()
-    mark_complete(tmp_path / "final", {"fingerprint": "a"})
-    assert recipe.is_trained(tmp_path, {"fingerprint": "a"}, "refuse")
-    with pytest.raises(LaunchError, match="changed=restart"):
-        recipe.is_trained(tmp_path, {"fingerprint": "b"}, "refuse")
-    assert not recipe.is_trained(tmp_path, {"fingerprint": "b"}, "restart")
+    mark_complete(tmp_path / "final", {"fingerprint": first.fingerprint})
+    assert recipe.is_trained(tmp_path, first, "refuse")
+    assert first.differences(tmp_path) == []
+    with pytest.raises(LaunchError, match=r"\(train.steps 3 -> 4\).*changed=restart"):
+        recipe.is_trained(tmp_path, other, "refuse")
+    rows.write_text("{}\n{}\n")
+    more = Origin({"train": {"steps": 3}}, [rows, manifest_of(tmp_path)])
+    assert not recipe.is_trained(tmp_path, more, "restart")
+    said = capsys.readouterr().out
+    assert f"align true -> null; {tmp_path}/more.jsonl is new; {rows} has another content\n" in said
     assert not (tmp_path / "final").exists() and len(list(tmp_path.glob("before-*/final"))) == 1
+
+
+def manifest_of(folder: Path) -> Path:
+    """Another file of rows."""
+    (folder / "more.jsonl").write_text("{}\n")
+    return folder / "more.jsonl"
 
 
 def test_only_whole_checkpoints_are_resumed_from(tmp_path: Path) -> None:
