@@ -13,10 +13,7 @@ WIND = ("wind:5", "wind:-5", "snr:0")
 PAIRS = ("c_0-c_1", "c_x-c_1", "c_x-c_0")
 PUBLISHED_WER = {"c_x alone": "8.58 %", "c_0-c_1": "8.21 %", "c_x-c_1": "8.16 %", "c_x-c_0": "7.38 %"}
 """Table 6: trained on c_x, and on (c_x, c_0)."""
-FUSIONS = {
-    "interleave": "", "concat": "model.fusion.kind=concat", "sum": "model.fusion.kind=sum",
-    "swapped": "model.fusion.swap=true", "unmarked": "model.fusion.channel_embedding=false",
-}  # fmt: skip
+FUSIONS = {"interleave": "", "concat": "model.fusion.kind=concat", "sum": "model.fusion.kind=sum"}
 SINGLE = "model.channels=sc_beam"
 
 
@@ -117,7 +114,6 @@ def studies() -> dict[str, Study]:
         ),
         "fusion": Study(
             "How channels are put together",
-            "Interleaved embeddings (default) against joined frames (half the positions), summed projections, the "
-            "other order, and no channel marker.", _fusion_stages, _fusion_tables,
+            "Interleaved embeddings (default) against joined frames (half the positions) and summed projections.", _fusion_stages, _fusion_tables,
         ),
     }  # fmt: skip
