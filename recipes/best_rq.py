@@ -13,23 +13,29 @@ import json
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+import numpy as np
 import torch
 
 from wearllama.audio.array import load_array
 from wearllama.audio.beamforming import design_beam
 from wearllama.data.audio_folder import AudioClip, find_clips, load_clips, save_clips
 from wearllama.data.best_rq_batches import BestRqBatches, Channels, ClipConfig, FolderSource, MixtureSource, Source
-from wearllama.data.pretraining_scenes import SceneConfig, SceneSource, read_recordings
+from wearllama.data.pretraining_scenes import SceneConfig, SceneSource, Utterance, read_recordings
 from wearllama.modeling.best_rq import BestRqConfig, EncoderForBestRq
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama.training.checkpoint import fingerprint
 from wearllama.training.encoder import export_encoder, load_start
 from wearllama.training.meters import CodebookMeter
-from wearllama.training.pretraining import PretrainingSettings, run_pretraining
+from wearllama.training.pretraining import HeldOut, run_pretraining
+from wearllama.training.pretraining_config import PretrainingSettings
 from wearllama_launch import existing_path, launch, rank, world_size
+
+Clip = TypeVar("Clip")
+HELD_OUT_BATCHES = 8
+"""Measured by each rank."""
 
 
 @dataclass(kw_only=True)
@@ -53,7 +59,15 @@ class BestRq(PretrainingSettings):
     best_rq: BestRqConfig = field(default_factory=BestRqConfig)
     init: str | None = None
     """Run or export folder to start from: its encoder, and quantiser and heads too where it is a BEST-RQ run's."""
+    held_out: float = 0.02
+    """Share of the clips that are kept out of training and measured at every checkpoint (``held_out_...`` in the log):
+    a small corpus is learned by heart, and its masked accuracy then says nothing."""
     log_every: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.held_out < 1.0:
+            raise ValueError(f"held_out is {self.held_out}, wanted a share of at least 0 and below 1")
 
 
 @launch("best_rq", BestRq)
@@ -64,16 +78,18 @@ def main(config: BestRq) -> None:
     model = EncoderForBestRq(config.best_rq)
     if config.init and not load_start(model, existing_path(config.init, "init")):
         print(f"init={config.init}: only the encoder is taken, quantiser and heads start anew")
-    source = mixtures(config, data) if config.bank else recordings(config, data, run_dir)
-    batches = BestRqBatches(
-        source,
-        config.best_rq,
-        num_batches=config.max_steps * config.accumulation * world_size(),
-        seed=config.seed,
-        target_view=1 if config.channels == "mc" and config.targets == "cx" else 0,
-    )
+    seen, unseen = mixtures(config, data) if config.bank else recordings(config, data, run_dir)
     describe(model, config)
-    result = run_pretraining(model, batches, config, run_dir, CodebookMeter(), fingerprint=run_fingerprint(config))
+    result = run_pretraining(
+        model,
+        batches_of(seen, config, config.max_steps * config.accumulation * world_size()),
+        config,
+        run_dir,
+        CodebookMeter(),
+        held_out=unseen
+        and HeldOut(batches=batches_of(unseen, config, HELD_OUT_BATCHES * world_size()), meter=CodebookMeter()),
+        fingerprint=run_fingerprint(config),
+    )
     if result.stopped_by is not None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
         sys.exit(128 + result.stopped_by)
@@ -84,15 +100,34 @@ def main(config: BestRq) -> None:
         print(json.dumps({"steps": result.steps, "encoder": str(weights)}))
 
 
-def recordings(config: BestRq, data: Path, run_dir: Path) -> Source:
-    """The folder's files as they are."""
+def batches_of(source: Source, config: BestRq, count: int) -> BestRqBatches:
+    """``count`` batches of what the run trains on, or measures."""
+    target_view = 1 if config.channels == "mc" and config.targets == "cx" else 0
+    return BestRqBatches(source, config.best_rq, num_batches=count, seed=config.seed, target_view=target_view)
+
+
+def recordings(config: BestRq, data: Path, run_dir: Path) -> tuple[Source, Source | None]:
+    """The folder's files as they are: to train on, and held out."""
     array = None if config.array is None else load_array(config.array)
     if (config.channels == "mono") != (array is None):
         raise ValueError(f"channels={config.channels} with array={config.array}: wanted an array unless channels=mono")
     clips = run_clips(run_dir / "clips.json", data, 1 if array is None else array.num_mics, config.clips)
+    seen, unseen = split(clips, config)
     if rank() == 0:
-        print(f"{len(clips)} clips, {sum(clip.seconds for clip in clips) / 3600:.2f} h")
-    return FolderSource(data, clips, config=config.clips, channels=config.channels, array=array, seed=config.seed)
+        hours = sum(clip.seconds for clip in seen) / 3600
+        print(f"{len(seen)} clips, {hours:.2f} h, and {len(unseen)} held out")
+
+    def source(chosen: list[AudioClip]) -> Source:
+        return FolderSource(data, chosen, config=config.clips, channels=config.channels, array=array, seed=config.seed)
+
+    return source(seen), source(unseen) if unseen else None
+
+
+def split(found: list[Clip], config: BestRq) -> tuple[list[Clip], list[Clip]]:
+    """Clips to train on and clips held out; too few to hold any out give none."""
+    drawn = np.random.default_rng(config.seed).permutation(len(found))[: round(config.held_out * len(found))]
+    out = set(drawn.tolist())
+    return [clip for i, clip in enumerate(found) if i not in out], [found[i] for i in sorted(out)]
 
 
 def run_clips(kept: Path, data: Path, channels: int, config: ClipConfig) -> list[AudioClip]:
@@ -105,20 +140,26 @@ def run_clips(kept: Path, data: Path, channels: int, config: ClipConfig) -> list
     return clips
 
 
-def mixtures(config: BestRq, data: Path) -> Source:
-    """Fresh scenes of the folder's speech in the bank's rooms."""
+def mixtures(config: BestRq, data: Path) -> tuple[Source, Source | None]:
+    """Fresh scenes of the folder's speech in the bank's rooms: to train on, and of speech held out."""
     array = load_array(config.array or "glasses5")
-    scenes = SceneSource(
-        read_recordings(data, max_seconds=config.scenes.max_seconds - 1.0),
-        audio_root=data,
-        bank=RirBank.open(existing_path(config.bank, "bank")),
-        noise=NoiseBank(config.noise_folders),
-        array=array,
-        beam=design_beam(array),
-        scenes=config.scenes,
-        split="train",
-    )
-    return MixtureSource(scenes, channels=config.channels)
+    seen, unseen = split(read_recordings(data, max_seconds=config.scenes.max_seconds - 1.0), config)
+    bank = RirBank.open(existing_path(config.bank, "bank"))
+
+    def source(recordings: list[Utterance]) -> Source:
+        scenes = SceneSource(
+            recordings,
+            audio_root=data,
+            bank=bank,
+            noise=NoiseBank(config.noise_folders),
+            array=array,
+            beam=design_beam(array),
+            scenes=config.scenes,
+            split="train",
+        )
+        return MixtureSource(scenes, channels=config.channels)
+
+    return source(seen), source(unseen) if unseen else None
 
 
 def run_fingerprint(config: BestRq) -> str:
@@ -126,6 +167,8 @@ def run_fingerprint(config: BestRq) -> str:
     settings = asdict(config)
     for name in ("run_dir", "export", "workers", "threads", "log_every", "save_steps", "max_steps", "decay_steps"):
         settings.pop(name)
+    if not settings["held_out"]:  # runs from before it was known
+        settings.pop("held_out")
     return fingerprint(settings, [Path(config.bank) / "meta.json"] if config.bank else [])
 
 

@@ -25,7 +25,8 @@ from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama.training.encoder import export_encoder, load_start, word_error_rate
 from wearllama.training.meters import Averages
-from wearllama.training.pretraining import PretrainingSettings, run_pretraining
+from wearllama.training.pretraining import run_pretraining
+from wearllama.training.pretraining_config import PretrainingSettings
 from wearllama_launch import existing_path, launch, rank, world_size
 
 

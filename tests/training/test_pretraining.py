@@ -18,12 +18,14 @@ import torch
 from safetensors.torch import load_file
 
 from wearllama.audio.array import load_array
+from wearllama.data.audio_folder import AudioClip, load_clips
+from wearllama.data.best_rq_batches import FolderSource
 from wearllama.modeling.encoder_io import load_encoder, look_back
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.modeling.streaming import StreamingSession
 from wearllama.simulation.build import BankConfig, build_bank
 from wearllama.simulation.scenes import SceneConfig
-from wearllama.training.pretraining import PretrainingSettings
+from wearllama.training.pretraining_config import PretrainingSettings
 from wearllama.training.resume import LOG, prepare
 from wearllama_launch import compose_config
 
@@ -84,7 +86,7 @@ def run(best_rq: ModuleType, recordings: Path) -> Run:
 def log_lines(run_dir: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (run_dir / LOG).read_text().splitlines()]
     for line in lines:
-        line.pop("audio_seconds_per_second")
+        line.pop("audio_seconds_per_second", None)
     return lines
 
 
@@ -136,6 +138,28 @@ def test_crashed_and_resumed_equals_uninterrupted(
     (tmp_path / "checkpoint-3").mkdir()  # as if it had been cut short while it was written
     run(tmp_path, "workers=1")
     assert_same_run(whole, tmp_path)
+
+
+def test_clips_held_out_are_measured_at_every_checkpoint(
+    tmp_path: Path, run: Run, best_rq: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    original = FolderSource._read
+
+    def note(self: FolderSource, clip: AudioClip, rng: np.random.Generator) -> torch.Tensor:
+        read.append(clip.file)
+        return original(self, clip, rng)
+
+    monkeypatch.setattr(FolderSource, "_read", note)
+    run(tmp_path, "held_out=0.25", "max_steps=2", "decay_steps=0", "save_steps=2")
+    found = [line for line in log_lines(tmp_path) if "held_out_loss" in line]
+    assert [line["step"] for line in found] == [2]
+    assert 0 < found[0]["held_out_loss"] < 20 and 0 <= found[0]["held_out_masked_accuracy"] <= 1
+    clips = [clip.file for clip in load_clips(tmp_path / "clips.json")]
+    kept, out = best_rq.split(clips, compose_config("best_rq", best_rq.BestRq, ["data=x", "held_out=0.25"])[0])
+    assert len(out) == 2 and sorted(kept + out) == sorted(clips)
+    measured = next(index for index, file in enumerate(read) if file in out)
+    assert set(read[:measured]) <= set(kept) and set(read[measured:]) == set(out), "training never sees them"
 
 
 def test_stopped_by_a_signal_and_resumed_equals_uninterrupted(

@@ -114,6 +114,7 @@ def studies() -> dict[str, Study]:
         ),
         "fusion": Study(
             "How channels are put together",
-            "Interleaved embeddings (default) against joined frames (half the positions) and summed projections.", _fusion_stages, _fusion_tables,
+            "Interleaved embeddings (default) against joined frames (half the positions) and summed projections.",
+            _fusion_stages, _fusion_tables,
         ),
     }  # fmt: skip

@@ -6,12 +6,11 @@ Objectives bring their model (``model(**batch)`` gives ``loss`` and what their m
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,47 +20,12 @@ from transformers import Trainer, TrainingArguments
 
 from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, init_worker
 from wearllama.training.checkpoint import last_complete_checkpoint
-from wearllama.training.config import use_bf16
 from wearllama.training.meters import Reduce, Throughput
+from wearllama.training.pretraining_config import PretrainingSettings, training_arguments
 from wearllama.training.resume import LOG, prepare
 
-
-@dataclass(kw_only=True)
-class PretrainingSettings:
-    """How a run goes: what recipes/pretrain_encoder.py and recipes/best_rq.py have in common."""
-
-    max_steps: int = 20_000
-    """Optimiser steps; 0 trains nothing and exports the encoder as it starts (a random one to compare with)."""
-    decay_steps: int = 3_000
-    """The last steps, over which the rate falls to zero; the steps before keep it constant (WSD)."""
-    warmup_steps: int = 400
-    learning_rate: float = 1.5e-3
-    weight_decay: float = 0.01
-    accumulation: int = 1
-    """Batches of each rank summed into one step."""
-    bf16: bool | Literal["auto"] = "auto"
-    """bfloat16 autocast; auto takes it where the hardware multiplies in it."""
-    workers: int = 1
-    threads: int = 1
-    save_steps: int = 500
-    log_every: int = 50
-    seed: int = 0
-    run_dir: str | None = None
-    export: str | None = None
-    """Folder of the exported encoder; run_dir/encoder if not given."""
-
-    def __post_init__(self) -> None:
-        for name in ("max_steps", "decay_steps", "warmup_steps", "workers"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, wanted at least 0")
-        for name in ("accumulation", "threads", "save_steps", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, wanted at least 1")
-        if 0 < self.max_steps < self.warmup_steps + self.decay_steps:
-            raise ValueError(
-                f"warmup_steps {self.warmup_steps} and decay_steps {self.decay_steps} do not fit into "
-                f"max_steps = {self.max_steps}"
-            )
+HELD_OUT = "held_out_"
+"""How figures of what training never sees begin."""
 
 
 class Meter(Protocol):
@@ -87,23 +51,34 @@ class BatchNumbers(Sampler[list[int]]):
         return ([self.rank + self.world_size * step] for step in range(len(self)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """What training never sees: measured at every checkpoint, logged as ``held_out_...``."""
+
+    batches: Dataset[dict[str, Any]]
+    """At least one for each rank."""
+    meter: Meter
+
+
 class PretrainingTrainer(Trainer):
     """transformers.Trainer over whole batches; stops on a non-finite loss and writes run_dir/log.jsonl."""
 
-    def __init__(self, *, meter: Meter, **kwargs: Any) -> None:
+    def __init__(self, *, meter: Meter, held_out: HeldOut | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.meter = meter
+        self.meter, self.held_out = meter, held_out
         self.throughput = Throughput()
         # Batches with ``labels`` are averaged over the labelled frames of all ranks and accumulated batches.
         self.model_accepts_loss_kwargs = True
 
     def get_train_dataloader(self) -> DataLoader:
         """Already this rank's share: it is not handed to accelerate, which would deal it out again."""
-        assert isinstance(self.train_dataset, Dataset) and isinstance(self.train_dataset, Sized)
-        workers = self.args.dataloader_num_workers
+        return self._loader(self.train_dataset, self.args.dataloader_num_workers)
+
+    def _loader(self, batches: Any, workers: int) -> DataLoader:
+        assert isinstance(batches, Dataset) and isinstance(batches, Sized)
         return DataLoader(
-            self.train_dataset,
-            batch_sampler=BatchNumbers(len(self.train_dataset), self.args.process_index, self.args.world_size),
+            batches,
+            batch_sampler=BatchNumbers(len(batches), self.args.process_index, self.args.world_size),
             collate_fn=only_item,
             num_workers=workers,
             worker_init_fn=init_worker if workers else None,
@@ -130,6 +105,24 @@ class PretrainingTrainer(Trainer):
             loss = loss * self.accelerator.num_processes  # ranks average gradients; the divisor is global already
         return (loss, outputs) if return_outputs else loss
 
+    @torch.no_grad()
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The held-out batches' loss and figures, into the log."""
+        assert self.held_out is not None and self.model is not None
+        meter, losses = self.held_out.meter, []
+        self.model.eval()
+        for batch in self._loader(self.held_out.batches, workers=0):
+            with self.compute_loss_context_manager(), _quick_attention(self.args):
+                outputs = self.model(**self._prepare_inputs(batch))
+            meter.add(outputs)
+            losses.append(outputs["loss"].detach().float())
+        loss = self._sum_over_ranks(torch.stack([torch.stack(losses).sum(), torch.tensor(float(len(losses)))]))
+        figures, _ = meter.drain(self._sum_over_ranks)
+        found = {HELD_OUT + name: value for name, value in {"loss": float(loss[0] / loss[1]), **figures}.items()}
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         more: dict[str, Any] = {}
         training = "loss" in logs
@@ -137,7 +130,7 @@ class PretrainingTrainer(Trainer):
             figures, more = self.meter.drain(self._sum_over_ranks)
             logs |= figures | self.throughput.drain(self._sum_over_ranks)
         super().log(logs, start_time)
-        if training and self.is_world_process_zero():
+        if (training or any(name.startswith(HELD_OUT) for name in logs)) and self.is_world_process_zero():
             line = {"step": self.state.global_step, **logs, **more}
             with (Path(str(self.args.output_dir)) / LOG).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -163,6 +156,7 @@ def run_pretraining(
     run_dir: Path,
     meter: Meter,
     *,
+    held_out: HeldOut | None = None,
     fingerprint: str | None = None,
 ) -> PretrainingResult:
     """Train ``model`` in place for ``settings.max_steps``, going on from the last whole checkpoint of ``run_dir``.
@@ -173,6 +167,7 @@ def run_pretraining(
         settings: optimisation, saving, logging.
         run_dir: checkpoints, log.jsonl and fingerprint.txt go here.
         meter: of the objective.
+        held_out: measured at every checkpoint, if given.
         fingerprint: of what decides the batches and weights; None for runs that may change between calls.
 
     Raises:
@@ -185,10 +180,12 @@ def run_pretraining(
     stop = GracefulStop()
     trainer = PretrainingTrainer(
         model=model,
-        args=_arguments(settings, run_dir),
+        args=training_arguments(settings, run_dir, evaluated=held_out is not None),
         train_dataset=batches,
+        eval_dataset=None if held_out is None else held_out.batches,
         callbacks=[stop, MarkCheckpoints()],
         meter=meter,
+        held_out=held_out,
     )
     if trainer.is_world_process_zero():
         prepare(run_dir, fingerprint)
@@ -209,36 +206,3 @@ def only_item(items: list[dict[str, Any]]) -> dict[str, Any]:
 def _quick_attention(args: TrainingArguments) -> AbstractContextManager[None]:
     """On a CPU in bfloat16 the fused attention is slow backward (docs/decisions.md): plain products instead."""
     return sdpa_kernel(SDPBackend.MATH) if args.bf16 and args.use_cpu else nullcontext()
-
-
-def _arguments(settings: PretrainingSettings, run_dir: Path) -> TrainingArguments:
-    on_cpu = not torch.cuda.is_available()
-    return TrainingArguments(
-        output_dir=str(run_dir),
-        per_device_train_batch_size=1,
-        max_steps=settings.max_steps,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        adam_beta2=0.98,
-        max_grad_norm=1.0,
-        gradient_accumulation_steps=settings.accumulation,
-        average_tokens_across_devices=True,
-        lr_scheduler_type="warmup_stable_decay",
-        lr_scheduler_kwargs={"num_decay_steps": settings.decay_steps},
-        warmup_steps=settings.warmup_steps,
-        logging_steps=settings.log_every,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        save_steps=settings.save_steps,
-        save_total_limit=2,
-        dataloader_num_workers=settings.workers,
-        remove_unused_columns=False,
-        label_names=["labels"],
-        report_to="none",
-        bf16=use_bf16(settings.bf16, on_cpu=on_cpu),
-        use_cpu=on_cpu,
-        ddp_find_unused_parameters=False,
-        ddp_broadcast_buffers=False,
-        ddp_backend="gloo" if on_cpu and int(os.environ.get("WORLD_SIZE", "1")) > 1 else None,
-        seed=settings.seed,
-    )
