@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from demo import note_time, run_stage  # beside this script
 from page import write_page
-from studies import channels, scenes
+from studies import channels, encoders, scenes
 from studies.study import ROOT, Setup
 
 from wearllama_launch import existing_path, launch
 
-STUDIES = channels.studies() | scenes.studies()
+STUDIES = channels.studies() | scenes.studies() | encoders.studies()
 
 
 @dataclass(kw_only=True)
@@ -30,7 +30,9 @@ class Results:
     demo: str = "runs/demo"
     """What `make demo` trained."""
     glasses: str = "../shared/data/glasses_rirs"
-    """Responses measured on glasses; without the folder that study is left out, and said so."""
+    """Responses measured on glasses, for the study ``measured``."""
+    speech: str = "../shared/data/speech_en/manifest.jsonl"
+    """Recordings of real people, for the study ``encoders``.  Without its data a study is left out, and said so."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.studies) - set(STUDIES))
@@ -42,10 +44,12 @@ class Results:
 def main(config: Results) -> None:
     existing_path(f"{config.demo}/sft", "demo")
     runs = "runs/results_fast" if config.fast else "runs/results"
-    setup = Setup(runs=runs, demo=config.demo, fast=config.fast, seeds=config.seeds, glasses=config.glasses)
+    setup = Setup(runs=runs, demo=config.demo, fast=config.fast, seeds=config.seeds,
+                  glasses=config.glasses, speech=config.speech)  # fmt: skip
     for name in config.studies:
-        if name == "measured" and not (ROOT / config.glasses).is_dir():
-            print(f"\nmeasured: left out, no folder glasses={config.glasses}")
+        data = {"measured": ("glasses", config.glasses), "encoders": ("speech", config.speech)}.get(name)
+        if data is not None and not (ROOT / data[1]).exists():
+            print(f"\n{name}: left out, {data[0]}={data[1]} is not there")
             continue
         study = STUDIES[name]
         stages = study.stages(setup)

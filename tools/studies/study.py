@@ -41,6 +41,8 @@ class Setup:
     seeds: tuple[int, ...]
     glasses: str
     """Folder of the responses measured on glasses."""
+    speech: str
+    """Table of real recordings, for tools/import_speech.py."""
 
     def run(self, name: str, seed: int) -> str:
         """Run folder of a trained system."""
