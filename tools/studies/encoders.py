@@ -21,7 +21,8 @@ def _stages(setup: Setup) -> list[Stage]:
         Stage("teacher", "Whisper's features of it", f"tools/teacher_features.py corpus={speech}", 5),
         Stage("distilled", "an encoder that regresses them",
               f"recipes/pretrain_encoder.py corpus={speech} bank=data/demo/rir_bank "
-              f"noise_folders=[data/demo/noise/train] {FEATURES_ALONE} max_steps={steps} warmup_steps={steps // 10} decay_steps={steps // 4} "
+              f"noise_folders=[data/demo/noise/train] {FEATURES_ALONE} "
+              f"max_steps={steps} warmup_steps={steps // 10} decay_steps={steps // 4} "
               f"run_dir={distilled}", 35),
         Stage("random", "the same encoder as it starts",
               f"recipes/best_rq.py data={speech} max_steps=0 run_dir={random}", 0.2),
