@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from wearllama.atomic import write_text
 from wearllama_launch.compose import CONF_DIR, compose_config, compose_plain
+from wearllama_launch.field_docs import annotated_yaml
 from wearllama_launch.paths import existing_path
 from wearllama_launch.run_folder import new_run_dir, rank, record_launch, world_size
 from wearllama_launch.schema import LaunchError, did_you_mean, nearest
@@ -46,7 +47,8 @@ def launch(
     A schema with a ``run_dir`` field (``str | None = None``) gets a run folder: its default is
     runs/`name`-DATE-TIME, one for all ranks, and config, command and git state are written there. What the user can
     mend (LaunchError, ValueError, FileNotFoundError) is printed as one line with exit code 2; set
-    WEARLLAMA_TRACEBACK=1 to see where it came from. ``--help`` and ``--cfg`` print the docstring and the config.
+    WEARLLAMA_TRACEBACK=1 to see where it came from. ``--help`` prints the docstring and the config with every key's
+    meaning, ``--cfg`` the config alone.
     """
 
     def decorate(main: Callable[[ConfigT], Any]) -> Callable[[], None]:
@@ -66,10 +68,10 @@ def _run(main: Callable[[Any], Any], name: str, schema: type, argv: list[str], c
     try:
         if unknown := [flag for flag in flags if flag not in ("--help", "-h", "--cfg")]:
             raise LaunchError(f"unknown option {unknown[0]!r}; wanted key=value overrides, --help or --cfg")
-        if "--help" in flags or "-h" in flags:
-            print(_help(main, config_dir))
         if flags:
-            print(_as_yaml(compose_plain(name, schema, overrides, config_dir)))
+            plain = compose_plain(name, schema, overrides, config_dir)
+            explained = "--help" in flags or "-h" in flags
+            _show(_help(main, schema, plain, config_dir) if explained else _as_yaml(plain))
             return 0
         config, plain = compose_config(name, schema, overrides, config_dir)
         if hasattr(config, "run_dir"):
@@ -123,12 +125,23 @@ def _one_line(error: Exception) -> str:
     return f"{text} (WEARLLAMA_TRACEBACK=1 shows where)"
 
 
-def _help(main: Callable[[Any], Any], config_dir: Path) -> str:
+def _show(text: str) -> None:
+    """Print; whoever reads may stop early (``--help | head``)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
+
+
+def _help(main: Callable[[Any], Any], schema: type, plain: dict[str, Any], config_dir: Path) -> str:
     document = sys.modules[main.__module__].__doc__ or main.__doc__ or ""
     groups = []
     for folder in sorted(path for path in config_dir.iterdir() if path.is_dir()):
         groups.append(f"  {folder.name}: {', '.join(sorted(path.stem for path in folder.glob('*.yaml')))}")
-    return "\n".join([document.strip(), "", "config groups (group=choice):", *groups, "", "config (key=value):"])
+    values = annotated_yaml(schema, plain)
+    return "\n".join(
+        [document.strip(), "", "config groups (group=choice):", *groups, "", "config (key=value):", *values]
+    )
 
 
 def _as_yaml(plain: dict[str, Any]) -> str:

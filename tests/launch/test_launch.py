@@ -170,6 +170,22 @@ def test_help_needs_no_required_value(script: str) -> None:
     assert "Run as:" in done.stdout and "ckpt: " in done.stdout
 
 
+def test_help_says_what_every_key_means_and_may_be_cut_short() -> None:
+    root = Path(__file__).resolve().parents[2]
+    script = [sys.executable, str(root / "recipes/best_rq.py")]
+    helped, plain = (
+        subprocess.run([*script, flag, "max_steps=9"], capture_output=True, text=True, cwd=root).stdout
+        for flag in ("--help", "--cfg")
+    )
+    shown = helped.partition("config (key=value):")[2]
+    assert yaml.safe_load(shown) == yaml.safe_load(plain)
+    assert "  # Audio seconds of a batch, padding and both views included.\n  batch_seconds: 110.0\n" in shown
+    reader = subprocess.Popen([*script, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root)
+    assert reader.stdout is not None and reader.stderr is not None
+    reader.stdout.close()
+    assert reader.stderr.read() == b"" and reader.wait() == 0
+
+
 def test_two_ranks_share_one_run_folder_that_records_the_launch(tmp_path: Path) -> None:
     script = _script(tmp_path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]

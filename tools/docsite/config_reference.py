@@ -1,21 +1,19 @@
 """The configuration reference as Markdown, from the dataclasses and the docstrings under their fields."""
 
-import ast
 import dataclasses
-import inspect
-import textwrap
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from docsite.commands import Command, commands
+
+from wearllama_launch.field_docs import dataclasses_in, docs_of, summary
 
 INTRO = """# Configuration
 
 Every script is a command with a configuration: `conf/NAME.yaml` over the defaults of the dataclass below, changed on
 the command line by `key=value` ([Hydra](https://hydra.cc)'s syntax: `a.b=1`, `list=[1,2]`, `group=choice`). `--help`
-prints the script's own words and all its values, `--cfg` the values alone; an unknown key is an error that names the
-nearest right one. This page is generated from the code.
+prints the script's own words and all its values with their meaning, `--cfg` the values alone; an unknown key is an
+error that names the nearest right one. This page is generated from the code.
 """
 
 
@@ -41,7 +39,7 @@ def reference_page() -> str:
             shared.setdefault(class_anchor(nested), nested)
     lines.append("## Parts\n")
     for name, schema in sorted(shared.items(), key=lambda item: item[1].__name__):
-        lines += [f"### {schema.__name__} {{ #{name} }}\n", f"`{schema.__module__}`: {summary(schema)}\n"]
+        lines += [f"### {schema.__name__} {{ #{name} }}\n", f"`{schema.__module__}`: {plain(summary(schema))}\n"]
         lines += [table(schema), ""]
     return "\n".join(lines)
 
@@ -63,7 +61,7 @@ def table(schema: type) -> str:
     for item in fields_of(schema):
         kind = f"[{item.kind}](#{class_anchor(item.nested)})" if item.nested else f"`{item.kind}`"
         default = "" if item.nested else ("**required**" if item.default == "" else f"`{item.default}`")
-        text = item.text or (summary(item.nested) if item.nested else "")
+        text = item.text or (plain(summary(item.nested)) if item.nested else "")
         rows.append(f"| `{item.name}` | {kind} | {default} | {text} |")
     return "\n".join(rows)
 
@@ -76,23 +74,16 @@ def fields_of(schema: type) -> Iterator[Field]:
         if not item.init:
             continue
         kind, text = texts.get(item.name, ("", ""))
-        nested = next(_dataclasses_in(hints[item.name]), None)
+        nested = next(dataclasses_in(hints[item.name]), None)
         yield Field(item.name, cell(kind), cell(_default(item)), plain(text), nested)
 
 
 def nested_types(schema: type) -> Iterator[type]:
     """Dataclasses that a dataclass holds, and those that these hold."""
     for hint in get_type_hints(schema).values():
-        for nested in _dataclasses_in(hint):
+        for nested in dataclasses_in(hint):
             yield nested
             yield from nested_types(nested)
-
-
-def _dataclasses_in(hint: Any) -> Iterator[type]:
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        yield hint
-    for part in get_args(hint):
-        yield from _dataclasses_in(part)
 
 
 def _default(item: "dataclasses.Field[Any]") -> str:
@@ -102,29 +93,6 @@ def _default(item: "dataclasses.Field[Any]") -> str:
         value = item.default_factory()
         return "" if dataclasses.is_dataclass(value) else repr(value)
     return ""
-
-
-@lru_cache(maxsize=512)
-def docs_of(schema: type) -> dict[str, tuple[str, str]]:
-    """Annotation and docstring of each field, of the class and of those it inherits from."""
-    found: dict[str, tuple[str, str]] = {}
-    for base in reversed(schema.__mro__):
-        if not dataclasses.is_dataclass(base):
-            continue
-        tree = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(tree, ast.ClassDef)
-        for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                text = ""
-                if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-                    text = str(following.value.value)
-                found[node.target.id] = (ast.unparse(node.annotation).strip("'\""), text)
-    return found
-
-
-def summary(schema: type) -> str:
-    """First paragraph of a docstring."""
-    return plain((inspect.getdoc(schema) or "").split("\n\n")[0])
 
 
 def plain(text: str) -> str:

@@ -8,7 +8,7 @@ from wearllama.evaluation.tables import Table
 from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
 SFT_STEPS = 340
-DISTILL_STEPS = 2000
+DISTILL_STEPS = 1000
 FEATURES_ALONE = " ".join(f"model.{name}_weight=0" for name in ("piece", "char", "band", "role", "drr"))
 
 
@@ -23,7 +23,7 @@ def _stages(setup: Setup) -> list[Stage]:
               f"recipes/pretrain_encoder.py corpus={speech} bank=data/demo/rir_bank "
               f"noise_folders=[data/demo/noise/train] {FEATURES_ALONE} "
               f"max_steps={steps} warmup_steps={steps // 10} decay_steps={steps // 4} "
-              f"run_dir={distilled}", 35),
+              f"run_dir={distilled}", 20),
         Stage("random", "the same encoder as it starts",
               f"recipes/best_rq.py data={speech} max_steps=0 run_dir={random}", 0.2),
     ]  # fmt: skip
