@@ -173,8 +173,9 @@ def test_help_needs_no_required_value(script: str) -> None:
 def test_help_says_what_every_key_means_and_may_be_cut_short() -> None:
     root = Path(__file__).resolve().parents[2]
     script = [sys.executable, str(root / "recipes/best_rq.py")]
+    quiet = {name: value for name, value in os.environ.items() if name != "WANDB_MODE"}  # transformers prints it
     helped, plain = (
-        subprocess.run([*script, flag, "max_steps=9"], capture_output=True, text=True, cwd=root).stdout
+        subprocess.run([*script, flag, "max_steps=9"], capture_output=True, text=True, cwd=root, env=quiet).stdout
         for flag in ("--help", "--cfg")
     )
     shown = helped.partition("config (key=value):")[2]
