@@ -59,7 +59,7 @@ class SpeechQa:
     limit: int | None = None
     tolerance: float = 0.05
     """Share of the requests that may fail for good."""
-    batch: int = 64
+    batch: int = 8
     """Requests between two writes."""
 
 

@@ -181,7 +181,7 @@ def test_help_says_what_every_key_means_and_may_be_cut_short() -> None:
     shown = helped.partition("config (key=value):")[2]
     assert yaml.safe_load(shown) == yaml.safe_load(plain)
     assert "  # Audio seconds of a batch, padding and both views included.\n  batch_seconds: 110.0\n" in shown
-    reader = subprocess.Popen([*script, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root)
+    reader = subprocess.Popen([*script, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root, env=quiet)
     assert reader.stdout is not None and reader.stderr is not None
     reader.stdout.close()
     assert reader.stderr.read() == b"" and reader.wait() == 0
