@@ -9,12 +9,15 @@ from wearllama.atomic import write_text
 from wearllama.evaluation.tables import Table
 
 
-def write_page(path: Path, title: str, intro: str, tables: Sequence[Table], commands: Sequence[str]) -> None:
-    """Write the page anew; its section "## Reading" stays as it is."""
+def write_page(
+    path: Path, title: str, intro: str, tables: Sequence[Table], commands: Sequence[str], figure: str | None = None
+) -> None:
+    """Write the page anew, its section "## Reading" as it was; ``figure``: of the trainings, beside the page."""
+    drawn = ["### Training", "", f"![Loss by step]({figure})", ""] if figure else []
     shown = "\n".join(f"python {command}" for command in commands)
     write_text(path, "\n".join([
         f"# {title}", "", f"{intro} Made on {time.strftime('%Y-%m-%d')}.", "",
-        *(table.markdown() for table in tables), reading(path) + "## Commands", "", "```", shown, "```", "",
+        *(table.markdown() for table in tables), *drawn, reading(path) + "## Commands", "", "```", shown, "```", "",
     ]))  # fmt: skip
 
 

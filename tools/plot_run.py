@@ -1,7 +1,7 @@
 """Draw a training run's log: losses, rate, gradient norm, throughput, padding, data wait, memory, loss by task.
 
 Run as: python tools/plot_run.py run=runs/demo/sft
-        python tools/plot_run.py run=runs/a others=[runs/b,runs/c] out=compare.png smooth=10
+        python tools/plot_run.py run=runs/a others=[runs/b,runs/c] out=compare.svg panels=[loss] smooth=10
 
 Reads run/log.jsonl, which recipes/sft.py, recipes/pretrain_encoder.py and recipes/best_rq.py write; several runs share
 the axes.
@@ -45,6 +45,8 @@ class PlotRun:
     """More of them, drawn over it."""
     out: str | None = None
     """PNG, PDF or SVG; run/log.png if not given."""
+    panels: list[str] = field(default_factory=list)
+    """Titles of the panels to draw; all that the logs have if not given."""
     smooth: int = 1
     """Lines of the log that are averaged."""
 
@@ -59,7 +61,7 @@ Lines = list[dict[str, Any]]
 @launch("plot_run", PlotRun)
 def main(config: PlotRun) -> None:
     logs = {name: read_log(log_file(name)) for name in (config.run, *config.others)}
-    panels = panels_of(logs)
+    panels = chosen(panels_of(logs), config.panels)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(5.2 * columns, 3.4 * rows), squeeze=False)
@@ -118,6 +120,13 @@ def panels_of(logs: dict[str, Lines]) -> dict[str, list[str]]:
     panels["loss by task"] = tasks
     panels |= {key: [key] for key in sorted(found - known - set(tasks))}
     return {title: keys for title, keys in panels.items() if keys}
+
+
+def chosen(panels: dict[str, list[str]], wanted: list[str]) -> dict[str, list[str]]:
+    """The panels that are asked for; ValueError where the logs have no such one."""
+    if missing := [title for title in wanted if title not in panels]:
+        raise ValueError(f"panels {missing} are not in the log, which has {list(panels)}")
+    return {title: panels[title] for title in wanted or panels}
 
 
 def draw(axis: Any, title: str, keys: list[str], logs: dict[str, Lines], smooth: int) -> None:

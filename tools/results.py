@@ -8,9 +8,10 @@ Every stage is one of the project's own commands; what is there and valid ends a
 keep their section "## Reading". With fast=true runs and pages stay under runs/results_fast.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from demo import note_time, run_stage  # beside this script
+from demo import Stage, note_time, run_stage  # beside this script
 from page import write_page
 from studies import channels, encoders, scenes
 from studies.study import ROOT, Setup
@@ -52,15 +53,30 @@ def main(config: Results) -> None:
             print(f"\n{name}: left out, {data[0]}={data[1]} is not there")
             continue
         study = STUDIES[name]
+        pages = f"{runs}/pages" if config.fast else "docs/results"
         stages = study.stages(setup)
+        figure = f"figures/{name}.svg"
+        curves = curves_of(stages, f"{pages}/{figure}")
+        stages = [*stages, *curves]
         for number, stage in enumerate(stages, start=1):
             print(f"\n[{name} {number}/{len(stages)}] {stage.title} (about {stage.minutes:g} min)", flush=True)
             note_time(ROOT / runs / "times.json", f"{name}: {stage.name}", run_stage(stage))
         tables = study.tables(setup)
-        page = ROOT / (f"{runs}/pages" if config.fast else "docs/results") / f"{name}.md"
+        page = ROOT / pages / f"{name}.md"
         commands = [f"tools/results.py studies=[{name}]      # all of these:", *(stage.command for stage in stages)]
-        write_page(page, study.title, study.intro, tables, commands)
+        write_page(page, study.title, study.intro, tables, commands, figure if curves else None)
         print(f"\n{tables[0].text()}\n\n{page.relative_to(ROOT)}")
+
+
+def curves_of(stages: Sequence[Stage], out: str) -> list[Stage]:
+    """The stage that draws the losses of what the others train by SFT, where they do."""
+    runs = [word.removeprefix("run_dir=") for stage in stages if stage.command.startswith("recipes/sft.py")
+            for word in stage.command.split() if word.startswith("run_dir=")]  # fmt: skip
+    if not runs:
+        return []
+    first, *others = runs
+    command = f"tools/plot_run.py run={first} others=[{','.join(others)}] panels=[loss] out={out}"
+    return [Stage("curves", "draw the losses", command, 0.1)]
 
 
 if __name__ == "__main__":

@@ -199,7 +199,12 @@ def test_the_log_can_be_drawn(
         script.main()
     assert stopped.value.code == 0 and (tmp_path / "log.png").read_bytes().startswith(b"\x89PNG")
     assert "loss by task" in script.panels_of({"a": script.read_log(tmp_path / "log.jsonl")})
-    capsys.readouterr()
+    monkeypatch.setattr("sys.argv", ["plot_run", f"run={tmp_path}", "panels=[loss,speed]"])
+    with pytest.raises(SystemExit) as stopped:
+        script.main()
+    assert (
+        stopped.value.code == 2 and "panels ['speed'] are not in the log, which has ['loss'," in capsys.readouterr().err
+    )
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(SystemExit) as stopped:
         script.main()
