@@ -4,6 +4,7 @@ Run as: python tools/make_asr.py speech=data/mine out=data/mine_rows/asr.jsonl r
         python tools/make_asr.py speech=data/mine out=data/mine_test/manifest.jsonl split=test scenes.rooms=eval \\
             bank=data/demo/rir_bank style=compact                            # recorded once: for eval/asr.py
         python tools/make_asr.py manifest=data/demo/train.jsonl out=data/demo/asr.jsonl style=compact
+        python tools/make_asr.py speech=data/mine out=data/mine_rows/notes.jsonl root=data ask=note     # dictation
 
 Clips are said by the wearer, in mixtures that are rendered anew in every epoch; with ``bank`` they are rendered now,
 into files beside OUT. Of a manifest, recipes and paths stay as they are: put OUT beside it, or give data.root= in
@@ -18,7 +19,7 @@ from wearllama.data.manifest import Example, read_manifest, write_manifest
 from wearllama.data.prompts import PromptStyle
 from wearllama.data.speech_rows import MANIFEST, read_rows
 from wearllama.data.spoken_examples import SceneDefaults
-from wearllama.data.transcription_rows import ask_for_words, clip_row, record
+from wearllama.data.transcription_rows import Ask, ask_for_words, clip_row, record
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
@@ -31,6 +32,8 @@ class MakeAsr:
     """Folder of a speech manifest (tools/import_speech.py); clips without words are left out, and counted."""
     manifest: str | None = None
     """Instead: rows with ``metadata.transcript``."""
+    ask: Ask = "words"
+    """``words``: the reply is what is said; ``note``: it calls the tool ``create_note`` with it."""
     style: PromptStyle = "full"
     """Of the prompt: ``compact`` at the demo's scale."""
     root: str | None = None
@@ -53,7 +56,7 @@ class MakeAsr:
 def main(config: MakeAsr) -> None:
     if config.manifest is not None:
         rows = read_manifest(existing_path(config.manifest, "manifest"))
-        examples, of = ask_for_words(rows, style=config.style), f"{len(rows)} rows"
+        examples, of = ask_for_words(rows, style=config.style, ask=config.ask), f"{len(rows)} rows"
     else:
         examples, of = of_clips(config)
     count = write_manifest(config.out, examples)
@@ -73,7 +76,15 @@ def of_clips(config: MakeAsr) -> tuple[list[Example], str]:
     # Recordings are files beside OUT; where clips lie then matters to this run alone.
     root = Path("/") if config.bank else Path(config.root) if config.root else folder
     rows = [
-        clip_row(row, style=config.style, speech=speech.resolve(), root=root, scenes=config.scenes, split=config.split)
+        clip_row(
+            row,
+            style=config.style,
+            speech=speech.resolve(),
+            root=root,
+            scenes=config.scenes,
+            split=config.split,
+            ask=config.ask,
+        )
         for row in spoken
     ]
     if config.bank is not None:

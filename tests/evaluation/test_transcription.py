@@ -69,6 +69,19 @@ def test_errors_are_counted_after_normalisation() -> None:
     assert found["actions"]["asr"]["mute"] == 1
 
 
+def test_dictation_is_a_call_whose_text_counts() -> None:
+    rows = [heard(name, 'Call Ann, she said "stop".') for name in "abcde"]
+    asked = ask_for_words(rows, style="compact", ask="note")
+    assert (asked[0].id, asked[0].task) == ("dictation-a", "dictation")
+    system = asked[0].messages[0]["content"]
+    assert "create_note" in system and "web_search" in system and system.endswith("The wearer dictates a note.")
+    call = '<|TOOL|>[{"name": "create_note", "parameters": {"text": "call ann she said"}}]</|TOOL|>'
+    other = call.replace("create_note", "web_search")
+    outcomes = transcription.score(asked, said(asked, [asked[0].target, call, other, "[Mute]", "Call Ann"]))
+    assert [o.values["errors"] for o in outcomes] == [0, 1, 5, 5, 5]
+    assert transcription.summarise(outcomes)["actions"] == {"dictation": {"tool": 3, "mute": 1, "answer": 1}}
+
+
 def test_intervals_follow_the_recordings() -> None:
     rng = np.random.default_rng(1)
     first = {str(n): (int(rng.binomial(10, 0.3)), 10) for n in range(400)}
