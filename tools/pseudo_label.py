@@ -40,6 +40,7 @@ class PseudoLabel(CorpusJob):
     cache_dir: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1.0 <= self.max_seconds <= LONGEST_S:
             raise ValueError(f"max_seconds is {self.max_seconds}, wanted 1 to {LONGEST_S}")
 

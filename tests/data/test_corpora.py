@@ -135,6 +135,24 @@ def test_import_resumes_and_stops_at_the_tolerance(
     assert named["name"] == "84-121550-0002" and named["kind"] == "undecodable clip"
 
 
+def test_a_corpus_is_parted_into_training_and_test(
+    tmp_path: Path, load_script: Callable[[str, str], ModuleType]
+) -> None:
+    script, source = load_script("tools", "import_speech"), librispeech(tmp_path / "in")
+    ids = {}
+    for part in ("all", "train", "test"):
+        out = tmp_path / part
+        script.main.__wrapped__(script.ImportSpeech(source=source, out_dir=str(out), part=part, every=2))
+        ids[part] = [row["id"] for row in read_rows(out / "manifest.jsonl")]
+    assert ids["test"] == ids["all"][::2] and ids["train"] == ids["all"][1::2]
+    with pytest.raises(ValueError, match=r"was filled by .* test 2"):
+        script.main.__wrapped__(
+            script.ImportSpeech(source=source, out_dir=str(tmp_path / "test"), part="train", every=2)
+        )
+    with pytest.raises(ValueError, match="every is 1, wanted 2 or more"):
+        script.ImportSpeech(source=source, out_dir="x", every=1)
+
+
 def test_faults_wait_for_enough_items_and_judge_at_the_end(tmp_path: Path) -> None:
     faults = Faults(tmp_path / "faults.jsonl", 0.02)
     faults.good(10)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from tqdm import tqdm
 
@@ -24,10 +26,21 @@ class CorpusJob:
     """Share of the recordings that may be broken."""
     limit: int | None = None
     """Recordings at most."""
+    part: Literal["all", "train", "test"] = "all"
+    """``test`` takes every ``every``-th recording, ``train`` the others: a folder to learn from and one to test on."""
+    every: int = 20
+
+    def __post_init__(self) -> None:
+        if self.every < 2:
+            raise ValueError(f"every is {self.every}, wanted 2 or more")
 
     @property
     def source_name(self) -> str:
         return self.name or Path(self.out_dir).name
+
+    def takes(self, number: int) -> bool:
+        """Whether the corpus' recording ``number`` is of this job's part."""
+        return self.part == "all" or (self.part == "test") == (number % self.every == 0)
 
 
 def claim(out_dir: Path, made_by: str) -> None:
@@ -45,11 +58,11 @@ def for_each_recording(job: CorpusJob, use: Callable[[Recording], None]) -> None
         TooManyFaults: more than ``job.tolerance`` of them is broken.
         ValueError: the folder holds what another job, or the same from another corpus, made.
     """
-    claim(Path(job.out_dir), f"{type(job).__name__} {job.source.layout} {Path(job.source.root).resolve()}")
+    part = "" if job.part == "all" else f" {job.part} {job.every}"
+    claim(Path(job.out_dir), f"{type(job).__name__} {job.source.layout} {Path(job.source.root).resolve()}{part}")
     faults = Faults(Path(job.out_dir) / "faults.jsonl", job.tolerance)
-    for number, found in enumerate(tqdm(read_source(job.source), unit="clip", desc=job.source_name)):
-        if job.limit is not None and number >= job.limit:
-            break
+    mine = (found for number, found in enumerate(read_source(job.source)) if job.takes(number))
+    for found in tqdm(islice(mine, job.limit), unit="clip", desc=job.source_name):
         if isinstance(found, Broken):
             faults.add(*found)
             continue
