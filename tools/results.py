@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 from demo import Stage, note_time, run_stage  # beside this script
 from page import write_page
-from studies import channels, encoders, scenes
+from studies import channels, encoders, real_decoder, scenes
 from studies.study import ROOT, Setup
 
 from wearllama_launch import existing_path, launch
 
-STUDIES = channels.studies() | scenes.studies() | encoders.studies()
+STUDIES = channels.studies() | scenes.studies() | encoders.studies() | real_decoder.studies()
+
+NEEDS = {"measured": "glasses", "encoders": "speech", "real_decoder": "speech"}
+"""Key of the data that a study cannot do without."""
 
 
 @dataclass(kw_only=True)
@@ -31,9 +34,9 @@ class Results:
     demo: str = "runs/demo"
     """What `make demo` trained."""
     glasses: str = "../shared/data/glasses_rirs"
-    """Responses measured on glasses, for the study ``measured``."""
+    """Responses measured on glasses."""
     speech: str = "../shared/data/speech_en/manifest.jsonl"
-    """Recordings of real people, for the study ``encoders``.  Without its data a study is left out, and said so."""
+    """Recordings of real people.  A study without its data (:data:`NEEDS`) is left out, and said so."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.studies) - set(STUDIES))
@@ -48,9 +51,9 @@ def main(config: Results) -> None:
     setup = Setup(runs=runs, demo=config.demo, fast=config.fast, seeds=config.seeds,
                   glasses=config.glasses, speech=config.speech)  # fmt: skip
     for name in config.studies:
-        data = {"measured": ("glasses", config.glasses), "encoders": ("speech", config.speech)}.get(name)
-        if data is not None and not (ROOT / data[1]).exists():
-            print(f"\n{name}: left out, {data[0]}={data[1]} is not there")
+        data = NEEDS.get(name)
+        if data is not None and not (ROOT / getattr(config, data)).exists():
+            print(f"\n{name}: left out, {data}={getattr(config, data)} is not there")
             continue
         study = STUDIES[name]
         pages = f"{runs}/pages" if config.fast else "docs/results"

@@ -57,18 +57,28 @@ class Setup:
         )
         return Stage(f"{name}-{seed}", "train", command.strip() + short, minutes)
 
-    def evaluate(self, script: str, ckpt: str, options: str = "", *, minutes: float = 1) -> Stage:
+    def evaluate(self, script: str, ckpt: str, options: str = "", *, into: str = "eval", minutes: float = 1) -> Stage:
         """One of eval/'s scripts without its controls, which the demo's report has."""
         few = " wearvox.limit=1" if self.fast and script == "wearvox" else ""
         command = (
-            f"eval/{script}.py ckpt={ckpt} controls=[] clips=0 harness.ttft_items=0 out={self.runs}/eval {options}"
+            f"eval/{script}.py ckpt={ckpt} controls=[] clips=0 harness.ttft_items=0 out={self.runs}/{into} {options}"
         )
         return Stage(f"{script} {Path(ckpt).name} {options}".strip(), "evaluate", command.strip() + few, minutes)
 
-    def folder(self, script: str, ckpt: str, *, pair: str = "", condition: str = "", array: str | None = None) -> Path:
+    def folder(
+        self,
+        script: str,
+        ckpt: str,
+        *,
+        pair: str = "",
+        condition: str = "",
+        array: str | None = None,
+        into: str = "eval",
+        max_new_tokens: int = 96,
+    ) -> Path:
         """Where an evaluation left its results."""
-        model = CheckpointAdapter(ROOT / ckpt, max_new_tokens=96, array=array)
-        base = run_folder(ROOT / self.runs / "eval", script, model)
+        model = CheckpointAdapter(ROOT / ckpt, max_new_tokens=max_new_tokens, array=array)
+        base = run_folder(ROOT / self.runs / into, script, model)
         (asked,) = parse_pairs(pair or OWN)
         heard = pair_folder(base, model.with_pair(asked).pair if asked else None)  # its own pair is none
         return condition_folder(heard, parse_conditions(condition or CLEAN)[0])
