@@ -10,7 +10,15 @@ import pytest
 import soundfile
 import torch
 
-from wearllama.audio.io import AudioError, AudioWarning, audio_info, read_audio, resample_audio, write_audio
+from wearllama.audio.io import (
+    AudioError,
+    AudioWarning,
+    FirstDamaged,
+    audio_info,
+    read_audio,
+    resample_audio,
+    write_audio,
+)
 
 
 @pytest.fixture
@@ -177,3 +185,18 @@ def test_what_cannot_be_written(tmp_path: Path, shape: tuple[int, ...], name: st
 def test_nan_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(AudioError, match="channel 0 at frame 1"):
         write_audio(tmp_path / "a.wav", torch.tensor([[0.0, float("nan")]]))
+
+
+def test_of_a_damaged_corpus_the_first_recording_is_named(tmp_path: Path) -> None:
+    for name in "ab":
+        write_audio(tmp_path / f"{name}.wav", torch.zeros(1, 1600))
+    damaged = FirstDamaged()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name in "ab":
+            with damaged.watching():
+                read_audio(tmp_path / f"{name}.wav")
+                warnings.warn("something else", stacklevel=1)
+    told = [str(warning.message) for warning in caught]
+    assert told[0].endswith("a.wav: channel 0 is silent (recordings like this one are used, others are not named)")
+    assert told[1:] == ["something else"] * 2 and damaged.count == 2

@@ -10,7 +10,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wearllama.audio.io import AudioError, read_audio, write_audio
+from wearllama.audio.io import AudioError, AudioWarning, FirstDamaged, read_audio, write_audio
+from wearllama.simulation import sources
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.device import IDEAL_DEVICE, DeviceConfig
 from wearllama.simulation.mixing import Mixture, MixtureRecipe, Segment, render
@@ -170,12 +171,15 @@ def test_what_cannot_be_rendered_says_why(small_bank: RirBank, voices_dir: Path)
         mix(scene(noise_type="Barking"), small_bank, voices_dir)
 
 
-def test_noise_only_silence_and_single_samples(small_bank: RirBank, tmp_path: Path) -> None:
+def test_noise_only_silence_and_single_samples(
+    small_bank: RirBank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noise_only = mix(MixtureRecipe(snr_db=10.0, level_dbfs=-30.0), small_bank, tmp_path)
     rms = 10 * np.log10(float(noise_only.audio_MN[0].square().mean()))
     assert 1.5 * 16000 <= noise_only.audio_MN.shape[1] <= 4 * 16000 and rms == pytest.approx(-40, abs=2)
     write_audio(tmp_path / "one.wav", torch.full((1, 1), 0.5))
-    with pytest.warns(UserWarning):
+    monkeypatch.setattr(sources, "_damaged", FirstDamaged())  # a process names the first one alone
+    with pytest.warns(AudioWarning, match=r"silent.wav: channel 0 is silent .*others are not named"):
         write_audio(tmp_path / "silent.wav", torch.zeros(1, 8000))
         silent = mix(scene(segments=[Segment(file="silent.wav", role="wearer")], sidetalk=[]), small_bank, tmp_path)
         one = mix(scene(segments=[Segment(file="one.wav", role="wearer")], sidetalk=[]), small_bank, tmp_path)

@@ -7,6 +7,8 @@ should not (a dead microphone, clipping) is read and warned about.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from math import gcd
 from pathlib import Path
@@ -210,6 +212,28 @@ def _warn_if_damaged(audio_CN: NDArray[np.float32], path: Path) -> None:
             AudioWarning,
             stacklevel=3,
         )
+
+
+class FirstDamaged:
+    """Lets the first :class:`AudioWarning` of a corpus through, which may hold thousands, and counts the others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Around one or more reads."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            if not issubclass(warning.category, AudioWarning):
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+                continue
+            self.count += 1
+            if self.count == 1:
+                text = f"{warning.message} (recordings like this one are used, others are not named)"
+                warnings.warn_explicit(text, AudioWarning, warning.filename, warning.lineno)
 
 
 def _to_int16(audio_CN: NDArray[np.float32], path: Path) -> NDArray[np.int16]:

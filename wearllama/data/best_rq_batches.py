@@ -7,7 +7,6 @@ Shape suffixes: V views, N samples, B rows (views times clips, the first view of
 frames, F mel bins, L encoder frames.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch.utils.data import Dataset
 from wearllama.audio.array import ArrayGeometry
 from wearllama.audio.beamforming import design_beam, select_channels
 from wearllama.audio.frontend import LogMelConfig, mel_power, normalised_log
-from wearllama.audio.io import AudioWarning
+from wearllama.audio.io import FirstDamaged
 from wearllama.audio.timebase import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, num_mel_frames
 from wearllama.data.audio_folder import AudioClip, read_clip
 from wearllama.data.pretraining_scenes import SceneSource
@@ -116,7 +115,7 @@ class FolderSource:
             self._buckets.append((rows, -(-len(rows) // size)))
         self.batches_per_epoch = sum(count for _, count in self._buckets)
         self._dealt: tuple[int, list[np.ndarray]] = (-1, [])
-        self._warned = False
+        self._damaged = FirstDamaged()
 
     def draw(self, index: int, rng: np.random.Generator) -> list[Tensor]:
         epoch, place = divmod(index, self.batches_per_epoch)
@@ -136,14 +135,8 @@ class FolderSource:
         wanted = min(clip.samples, self.config.crop_samples)
         start = int(rng.integers(clip.samples - wanted + 1))
         mics = 1 if self.array is None else self.array.num_mics
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AudioWarning)
+        with self._damaged.watching():
             audio_MN = read_clip(self.folder, clip, channels=mics, start=start, samples=wanted)
-        if caught and not self._warned:  # a corpus may hold thousands
-            warnings.warn(
-                f"{caught[0].message} (clips like this one are trained on, others are not named)", stacklevel=2
-            )
-            self._warned = True
         if self.array is None or self.beam is None:
             return audio_MN
         return _views(select_channels(audio_MN, self.array, self.beam), self.channels)

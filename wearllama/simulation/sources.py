@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wearllama.audio.io import read_audio
+from wearllama.audio.io import FirstDamaged, read_audio
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.convolve import BlockPlan, SourceSpectra, channel_image, transform_source
 from wearllama.simulation.motion import Waypoints, fade_weights
@@ -34,6 +34,7 @@ class SourceFile(NamedTuple):
 
 _sources: OrderedDict[str, SourceFile] = OrderedDict()
 _source_bytes = 0
+_damaged = FirstDamaged()
 
 
 def load_source(path: Path) -> SourceFile:
@@ -43,7 +44,8 @@ def load_source(path: Path) -> SourceFile:
     if key in _sources:
         _sources.move_to_end(key)
         return _sources[key]
-    signal_N = read_audio(path, channels=1)[0].numpy()
+    with _damaged.watching():
+        signal_N = read_audio(path, channels=1)[0].numpy()
     active_N = active_samples(signal_N)
     power = float(np.mean(np.square(signal_N[active_N], dtype=np.float64))) if active_N.any() else 1.0
     source = SourceFile((signal_N / np.sqrt(power)).astype(np.float32), active_N)
