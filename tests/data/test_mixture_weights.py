@@ -47,6 +47,12 @@ def test_the_mixture_follows_the_seed_alone() -> None:
     assert draws(1) == draws(1) != draws(2)
 
 
+def test_rows_without_a_source_stand_beside_rows_with_one() -> None:
+    sampler = BucketBatchSampler(lengths(["", "mine", "", "theirs"] * 5), BatchConfig(max_rows=4))
+    drawn = [draw.index for batch in sampler for draw in batch]
+    assert sorted(drawn) == list(range(20))
+
+
 def test_unknown_sources_and_cold_temperatures_are_refused() -> None:
     with pytest.raises(ValueError, match=r"source_weights names \['smal'\]"):
         drawn(BatchConfig(source_weights={"smal": 1.0}))

@@ -212,9 +212,12 @@ def _deal_riders(text: Indices, cells: list[Indices]) -> list[Indices]:
     return np.split(shuffled, edges[:-1])
 
 
-def _kind(lengths: Lengths, row: int) -> str:
-    """Rows of one kind share a weight; a kind is a task, and a source where there are several."""
-    return f"{lengths.tasks[row]}\0{lengths.sources[row]}" if lengths.sources else lengths.tasks[row]
+def _by_kind(rows: Indices, lengths: Lengths) -> list[Indices]:
+    """Rows of one kind, which share a weight; a kind is a task, and where there are sources the source, none too."""
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for row in rows.tolist():
+        kinds.setdefault((lengths.tasks[row], lengths.sources[row] if lengths.sources else ""), []).append(row)
+    return [np.array(kinds[kind], dtype=np.int64) for kind in sorted(kinds)]
 
 
 def _make_bucket(
@@ -223,9 +226,7 @@ def _make_bucket(
     groups: list[tuple[Indices, int]] = []
     total = 0
     for rows in (sound, riders):
-        kinds = np.array([_kind(lengths, row) for row in rows], dtype=object)
-        for kind in sorted(set(kinds)):
-            members = rows[kinds == kind]
+        for members in _by_kind(rows, lengths):
             count = max(1, round(len(members) * float(weights[members[0]])))
             groups.append((members, count))
             total += count
