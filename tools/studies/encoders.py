@@ -7,7 +7,7 @@ from wearllama.evaluation.tables import Table
 
 from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
-SFT_STEPS = 1500
+SFT_STEPS = 1000
 DISTILL_STEPS = 1000
 FEATURES_ALONE = " ".join(f"model.{name}_weight=0" for name in ("piece", "char", "band", "role", "drr"))
 
@@ -30,7 +30,7 @@ def _stages(setup: Setup) -> list[Stage]:
     for seed in setup.seeds:
         for name, run in (("encoder_distilled", distilled), ("encoder_random", random)):
             changes = f"encoder={run}/encoder train.steps={SFT_STEPS}"
-            found.append(setup.train(name, seed, changes, minutes=20))
+            found.append(setup.train(name, seed, changes, minutes=14))
             found += [setup.evaluate(script, setup.run(name, seed)) for script in ("wearvox", "vgbench")]
     return found
 
