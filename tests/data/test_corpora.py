@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from wearllama.audio.io import AudioError
+from wearllama.audio.io import AudioError, AudioWarning
 from wearllama.data.corpora import Broken, CorpusSource, Recording, read_source
 from wearllama.data.faults import Faults, TooManyFaults
 from wearllama.data.speech_rows import SpeechManifest, read_mono, read_rows
@@ -151,6 +151,19 @@ def test_a_corpus_is_parted_into_training_and_test(
         )
     with pytest.raises(ValueError, match="every is 1, wanted 2 or more"):
         script.ImportSpeech(source=source, out_dir="x", every=1)
+
+
+def test_clipped_recordings_are_counted(
+    tmp_path: Path, load_script: Callable[[str, str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "abc":
+        soundfile.write(tmp_path / f"{name}.wav", np.sign(np.sin(np.arange(16_000) / 20)), 16_000)
+    script = load_script("tools", "import_speech")
+    source = CorpusSource(layout="folder", root=str(tmp_path))
+    with pytest.warns(AudioWarning, match=r"a\.wav: clipped, .*others are not named") as caught:
+        script.main.__wrapped__(script.ImportSpeech(source=source, out_dir=str(tmp_path / "out")))
+    assert sum(issubclass(warning.category, AudioWarning) for warning in caught) == 1
+    assert "3 warnings of clipping or silence" in capsys.readouterr().out
 
 
 def test_faults_wait_for_enough_items_and_judge_at_the_end(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from wearllama.evaluation.tables import Table, cell
 
 from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
-STEPS = 4000
+STEPS = 1500
 RUN = "smollm2"
 ROWS = {
     "data/demo/train.jsonl": 4000,
@@ -67,7 +67,7 @@ def _training(setup: Setup, home: str, seed: int) -> str:
     return (
         f"recipes/sft.py experiment=smollm2 model.decoder={home}/decoder model.attn_implementation=eager "
         f"data.manifest={home}/train.jsonl data.root=. data.noise=[data/demo/noise/train] "
-        f"train.steps={steps} train.warmup_steps={steps // 20} train.save_every={max(1, steps // 40)} "
+        f"train.steps={steps} train.warmup_steps={steps // 15} train.save_every={max(1, steps // 30)} "
         f"train.use_cpu=true train.threads=1 train.seed={seed} run_dir={setup.run(RUN, seed)}"
     )
 

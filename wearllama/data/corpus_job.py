@@ -9,7 +9,7 @@ from typing import Literal
 from tqdm import tqdm
 
 from wearllama.atomic import write_text
-from wearllama.audio.io import AudioError
+from wearllama.audio.io import AudioError, FirstDamaged
 from wearllama.data.corpora import Broken, CorpusSource, Recording, read_source
 from wearllama.data.faults import Faults
 
@@ -61,15 +61,19 @@ def for_each_recording(job: CorpusJob, use: Callable[[Recording], None]) -> None
     part = "" if job.part == "all" else f" {job.part} {job.every}"
     claim(Path(job.out_dir), f"{type(job).__name__} {job.source.layout} {Path(job.source.root).resolve()}{part}")
     faults = Faults(Path(job.out_dir) / "faults.jsonl", job.tolerance)
+    damaged = FirstDamaged()
     mine = (found for number, found in enumerate(read_source(job.source)) if job.takes(number))
     for found in tqdm(islice(mine, job.limit), unit="clip", desc=job.source_name):
         if isinstance(found, Broken):
             faults.add(*found)
             continue
         try:
-            use(found)
+            with damaged.watching():
+                use(found)
         except AudioError as error:
             faults.add("undecodable clip", found.id, str(error))
             continue
         faults.good()
     faults.finish()
+    if damaged.count > 1:
+        print(f"{damaged.count} warnings of clipping or silence, of which the first is shown")
