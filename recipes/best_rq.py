@@ -125,8 +125,8 @@ def recordings(config: BestRq, data: Path, run_dir: Path) -> tuple[Source, Sourc
 
 def split(found: list[Clip], config: BestRq) -> tuple[list[Clip], list[Clip]]:
     """Clips to train on and clips held out; too few to hold any out give none."""
-    drawn = np.random.default_rng(config.seed).permutation(len(found))[: round(config.held_out * len(found))]
-    out = set(drawn.tolist())
+    count = min(round(config.held_out * len(found)), len(found) - 1)
+    out = set(np.random.default_rng(config.seed).permutation(len(found))[:count].tolist())
     return [clip for i, clip in enumerate(found) if i not in out], [found[i] for i in sorted(out)]
 
 

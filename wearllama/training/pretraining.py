@@ -115,8 +115,8 @@ class PretrainingTrainer(Trainer):
             with self.compute_loss_context_manager(), _quick_attention(self.args):
                 outputs = self.model(**self._prepare_inputs(batch))
             meter.add(outputs)
-            losses.append(outputs["loss"].detach().float())
-        loss = self._sum_over_ranks(torch.stack([torch.stack(losses).sum(), torch.tensor(float(len(losses)))]))
+            losses.append(float(outputs["loss"]))
+        loss = self._sum_over_ranks(torch.tensor([sum(losses), len(losses)]))
         figures, _ = meter.drain(self._sum_over_ranks)
         found = {HELD_OUT + name: value for name, value in {"loss": float(loss[0] / loss[1]), **figures}.items()}
         self.log(found)
