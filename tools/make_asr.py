@@ -19,7 +19,7 @@ from wearllama.data.manifest import Example, read_manifest, write_manifest
 from wearllama.data.prompts import PromptStyle
 from wearllama.data.speech_rows import MANIFEST, read_rows
 from wearllama.data.spoken_examples import SceneDefaults
-from wearllama.data.transcription_rows import Ask, ask_for_words, clip_row, record, text_rows
+from wearllama.data.transcription_rows import Ask, ask_for_words, clip_row, record
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
@@ -41,8 +41,6 @@ class MakeAsr:
     split: str = "train"
     limit: int | None = None
     """Of ``speech``: clips at most."""
-    texts: int = 0
-    """Rows more, without sound, whose words stand as text: for a decoder from scratch that has never copied a word."""
     scenes: SceneDefaults = field(default_factory=SceneDefaults)
     bank: str | None = None
     """Of ``speech``: render the mixtures once, with these responses."""
@@ -52,8 +50,6 @@ class MakeAsr:
     def __post_init__(self) -> None:
         if (self.speech is None) == (self.manifest is None):
             raise ValueError("wanted speech=FOLDER (clips) or manifest=FILE (rows of training), one of them")
-        if self.texts < 0 or (self.texts and self.bank):
-            raise ValueError(f"texts is {self.texts}, wanted 0 or more, and none beside bank=: texts are no recordings")
 
 
 @launch("make_asr", MakeAsr)
@@ -63,7 +59,6 @@ def main(config: MakeAsr) -> None:
         examples, of = ask_for_words(rows, style=config.style, ask=config.ask), f"{len(rows)} rows"
     else:
         examples, of = of_clips(config)
-    examples += text_rows(config.texts, style=config.style, ask=config.ask)
     count = write_manifest(config.out, examples)
     print(f"{config.out}: {count} rows of transcription, of {of}")
 

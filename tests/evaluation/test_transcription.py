@@ -12,7 +12,7 @@ import soundfile
 from wearllama.audio.array import load_array
 from wearllama.data.manifest import Example, read_manifest, write_manifest
 from wearllama.data.spoken_examples import SceneDefaults
-from wearllama.data.transcription_rows import ask_for_words, text_rows
+from wearllama.data.transcription_rows import ask_for_words
 from wearllama.evaluation import transcription
 from wearllama.evaluation.commands import RunCommand, run_benchmark
 from wearllama.evaluation.harness import HarnessConfig
@@ -80,15 +80,6 @@ def test_dictation_is_a_call_whose_text_counts() -> None:
     outcomes = transcription.score(asked, said(asked, [asked[0].target, call, other, "[Mute]", "Call Ann"]))
     assert [o.values["errors"] for o in outcomes] == [0, 1, 5, 5, 5]
     assert transcription.summarise(outcomes)["actions"] == {"dictation": {"tool": 3, "mute": 1, "answer": 1}}
-
-
-def test_texts_stand_where_sound_will() -> None:
-    rows = text_rows(40, style="compact")
-    assert rows == text_rows(40, style="compact") and len({row.id for row in rows}) == 40
-    assert all(row.audio is None and row.messages[1]["content"] == row.target for row in rows)
-    assert rows[0].target[-1] in ".?!" and len(rows[1].target.split()) <= 10, "a sentence, then words in disorder"
-    (note,) = text_rows(1, style="full", ask="note")
-    assert json.dumps(note.messages[1]["content"]) in note.target
 
 
 def test_intervals_follow_the_recordings() -> None:

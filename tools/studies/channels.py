@@ -47,7 +47,7 @@ def _sc_mc_tables(setup: Setup) -> list[Table]:
 
 
 def _wer_stages(setup: Setup) -> list[Stage]:
-    rows = "tools/make_asr.py manifest=data/demo/train.jsonl out=data/demo/asr.jsonl style=compact texts=6000"
+    rows = "tools/make_asr.py manifest=data/demo/train.jsonl out=data/demo/asr.jsonl style=compact"
     found = [Stage("asr rows", "ask the training rows for their words", rows, 0.2)]
     for seed in setup.seeds:
         for name, changes, heard in (("asr_sc", SINGLE, ""), ("asr_mc", "", f" pair=[{','.join(PAIRS)}]")):

@@ -1,6 +1,5 @@
 """Rows that ask for the words: of clips of a speech manifest, or of other rows with a transcript."""
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from wearllama.audio.io import write_audio
-from wearllama.data import textgen
 from wearllama.data.actions import Call, format_action, tool
 from wearllama.data.manifest import Example, Renderer, example_seed
 from wearllama.data.prompts import Message, PromptStyle, build_messages, load_prompts
@@ -82,29 +80,6 @@ def clip_row(
         f"{task}-{row['id']}", task, [Turn(row)], messages=chat(ask, style), target=reply(ask, str(row["text"])),
         speech_root=speech, audio_root=root, defaults=scenes, source=str(row.get("source", speech.name)), split=split,
     )  # fmt: skip
-
-
-def text_rows(count: int, *, style: PromptStyle, ask: Ask = "words", seed: int = 0) -> list[Example]:
-    """Rows without sound whose words stand as text where sound will stand: everyday sentences, every other one with the
-    words of two of them in disorder.
-
-    A small decoder learns its training sentences by heart and writes the likeliest of them; what nobody says can only
-    be written down word by word.
-    """
-    rng, rows = random.Random(seed), []
-    for number in range(count):
-        text = textgen.general(rng).text
-        if number % 2:
-            words = f"{text} {textgen.general(rng).text}".split()
-            text = " ".join(rng.sample(words, min(len(words), rng.randint(3, 10))))
-        messages = [*chat(ask, style)[:1], {"role": "user", "content": text}]
-        rows.append(
-            Example(
-                id=f"{TASKS[ask]}-text-{number:06d}", task=TASKS[ask], split="train", messages=messages,
-                target=reply(ask, text), metadata={"dialect": "wearvox", "source": "text", "transcript": text},
-            )
-        )  # fmt: skip
-    return rows
 
 
 def record(rows: Sequence[Example], root: Path, renderer: Renderer) -> list[Example]:
