@@ -1,7 +1,7 @@
 """Run the studies of docs/results/: train, evaluate, tabulate, write the pages.
 
-Run as: make results                     (after `make demo`; four hours on two cores that other trainings shared, of which
-                                         docs/results was made; `real_decoder` some five more, expected, not measured)
+Run as: make results                     (after `make demo`; four hours on two cores with other trainings beside it,
+                                         2026-11-30; `real_decoder` some five more, expected, not measured)
         make results FAST=1              (two steps and an item of each task: whether every command runs, in minutes)
         python tools/results.py studies=[wer,fusion] seeds=[1,2]
 
