@@ -59,7 +59,7 @@ def main(config: Results) -> None:
         study = STUDIES[name]
         pages = f"{runs}/pages" if config.fast else "docs/results"
         stages = study.stages(setup)
-        figure = f"figures/{name}.svg"
+        figure = f"curves/{name}.svg"
         curves = curves_of(stages, f"{pages}/{figure}")
         stages = [*stages, *curves]
         for number, stage in enumerate(stages, start=1):

@@ -82,5 +82,5 @@ def test_what_was_written_about_the_tables_stays(load_script, tmp_path: Path) ->
     again = path.read_text()
     assert again.count("## Reading\n\nIt works.\n\n## Commands") == 1 and "python y.py" in again
     assert "![" not in again
-    page.write_page(path, "Title", "What it is.", [table], ["y.py"], "figures/page.svg")
-    assert "### Training\n\n![Loss by step](figures/page.svg)\n\n## Reading\n\nIt works." in path.read_text()
+    page.write_page(path, "Title", "What it is.", [table], ["y.py"], "curves/page.svg")
+    assert "### Training\n\n![Loss by step](curves/page.svg)\n\n## Reading\n\nIt works." in path.read_text()
