@@ -145,15 +145,16 @@ def mixtures(config: BestRq, data: Path) -> tuple[Source, Source | None]:
     array = load_array(config.array or "glasses5")
     seen, unseen = split(read_recordings(data, max_seconds=config.scenes.max_seconds - 1.0), config)
     bank = RirBank.open(existing_path(config.bank, "bank"))
+    noise, beam = NoiseBank(config.noise_folders), design_beam(array)
 
     def source(recordings: list[Utterance]) -> Source:
         scenes = SceneSource(
             recordings,
             audio_root=data,
             bank=bank,
-            noise=NoiseBank(config.noise_folders),
+            noise=noise,
             array=array,
-            beam=design_beam(array),
+            beam=beam,
             scenes=config.scenes,
             split="train",
         )

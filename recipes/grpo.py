@@ -144,8 +144,7 @@ def origin(config: GrpoCommand, folder: Path) -> Origin:
     if not config.data.other_banks:  # runs from before there was a choice keep their fingerprint
         settings["data"].pop("other_banks")
     files = [config.data.manifest, *map(str, weight_files(weights_file(folder)))]
-    banks = [config.data.bank] if config.data.bank is not None else []
-    files += [str(existing_path(bank, "data.bank") / "meta.json") for bank in (*banks, *config.data.other_banks)]
+    files += [str(existing_path(bank, "data.bank") / "meta.json") for bank in config.data.banks]
     return Origin(settings, files)
 
 

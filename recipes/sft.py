@@ -169,8 +169,7 @@ def data_files(config: SftCommand) -> list[str]:
     files = [config.data.manifest]
     if config.data.shards is not None and config.data.bank is None:
         files.append(str(Path(config.data.shards) / "shards.json"))
-    banks = [config.data.bank] if config.data.bank is not None else []
-    files += [str(Path(bank) / "meta.json") for bank in (*banks, *config.data.other_banks)]
+    files += [str(Path(bank) / "meta.json") for bank in config.data.banks]
     if config.model.encoder != "scratch":
         files += map(str, weight_files(find_encoder(config.model.encoder)))
     if config.init is not None:

@@ -2,12 +2,11 @@
 
 from demo import Stage  # beside the folder
 
-from wearllama.evaluation.compare import compare
 from wearllama.evaluation.intervals import relative_reduction
 from wearllama.evaluation.table import MARK
 from wearllama.evaluation.tables import Table, cell
 
-from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
+from .study import VGBENCH, WEARVOX, Setup, Study, paired_tables, rate_table
 
 WIND = ("wind:5", "wind:-5", "snr:0")
 PAIRS = ("c_0-c_1", "c_x-c_1", "c_x-c_0")
@@ -40,9 +39,8 @@ def _sc_mc_tables(setup: Setup) -> list[Table]:
         tables.append(rate_table(f"WearVox tasks under {condition}", under, WEARVOX))
     tables.append(rate_table("VGBench", {name: setup.rates("vgbench", ckpt) for name, ckpt in runs.items()}, VGBENCH))
     for seed in setup.seeds:
-        rows = [setup.items("wearvox", setup.run(name, seed)) for name in ("mc", "sc")]
-        found = compare(rows[0], rows[1], ("MC", "SC"), mark="name").tables
-        tables += [table._replace(title=f"MC against SC, seed {seed}: {table.title.lower()}") for table in found]
+        both = {name.upper(): setup.run(name, seed) for name in ("mc", "sc")}
+        tables += paired_tables(setup, both, f"MC against SC, seed {seed}")
     return tables
 
 

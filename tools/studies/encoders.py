@@ -2,10 +2,9 @@
 
 from demo import Stage  # beside the folder
 
-from wearllama.evaluation.compare import compare
 from wearllama.evaluation.tables import Table
 
-from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
+from .study import VGBENCH, WEARVOX, Setup, Study, paired_tables, rate_table
 
 SFT_STEPS = 1000
 DISTILL_STEPS = 1000
@@ -43,11 +42,8 @@ def _tables(setup: Setup) -> list[Table]:
         rate_table("VGBench", {name: setup.rates("vgbench", ckpt) for name, ckpt in runs.items()}, VGBENCH),
     ]
     for seed in setup.seeds:
-        rows = [setup.items("wearvox", setup.run(run, seed)) for run in names.values()]
-        found = compare(rows[0], rows[1], ("distilled", "random"), mark="name").tables
-        tables += [
-            table._replace(title=f"Distilled against random, seed {seed}: {table.title.lower()}") for table in found
-        ]
+        both = {name: setup.run(run, seed) for name, run in names.items()}
+        tables += paired_tables(setup, both, f"Distilled against random, seed {seed}")
     return tables
 
 

@@ -9,6 +9,7 @@ from demo import Stage  # beside the folder
 
 from wearllama.evaluation.adapters import CheckpointAdapter
 from wearllama.evaluation.commands import pair_folder, run_folder
+from wearllama.evaluation.compare import compare
 from wearllama.evaluation.conditions import condition_folder
 from wearllama.evaluation.items import read_items
 from wearllama.evaluation.pairs import OWN, parse_pairs
@@ -101,6 +102,16 @@ class Study(NamedTuple):
     intro: str
     stages: Callable[[Setup], list[Stage]]
     tables: Callable[[Setup], list[Table]]
+
+
+def paired_tables(setup: Setup, runs: dict[str, str], title: str) -> list[Table]:
+    """WearVox items of two systems (name -> run folder) against each other."""
+    first, second = (setup.items("wearvox", ckpt) for ckpt in runs.values())
+    one, other = runs
+    return [
+        table._replace(title=f"{title}: {table.title.lower()}")
+        for table in compare(first, second, (one, other), mark="name").tables
+    ]
 
 
 def rate_table(title: str, found: dict[str, dict[str, Any]], columns: Columns, note: str = "") -> Table:

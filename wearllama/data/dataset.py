@@ -138,9 +138,10 @@ class ExampleDataset(Dataset[Item]):
 
     def _device(self, example: Example, seed: int) -> Device:
         """The one that hears this rendering: both sides of a pair, which share the seed, share it too."""
-        devices = [Device(self.array, self.beam, self.renderer)]
-        if self.others and example.audio and "mixture" in example.audio:
-            devices += self.others
+        own = Device(self.array, self.beam, self.renderer)
+        if not (self.others and example.audio and "mixture" in example.audio):
+            return own
+        devices = [own, *self.others]
         return devices[int(np.random.default_rng([seed, DEVICE_STREAM]).integers(len(devices)))]
 
 

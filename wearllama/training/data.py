@@ -51,6 +51,11 @@ class SftData:
             )
 
     @property
+    def banks(self) -> list[str]:
+        """All of them, the one of the model's own array first."""
+        return [*([] if self.bank is None else [self.bank]), *self.other_banks]
+
+    @property
     def audio_root(self) -> Path:
         return Path(self.root) if self.root is not None else Path(self.manifest).parent
 
