@@ -74,7 +74,7 @@ def main(config: Results) -> None:
 
 def curves_of(stages: Sequence[Stage], out: str) -> list[Stage]:
     """The stage that draws the losses of what the others train by SFT, where they do."""
-    runs = [word.removeprefix("run_dir=") for stage in stages if stage.command.startswith("recipes/sft.py")
+    runs = [word.removeprefix("run_dir=") for stage in stages if "recipes/sft.py" in stage.command
             for word in stage.command.split() if word.startswith("run_dir=")]  # fmt: skip
     if not runs:
         return []

@@ -142,6 +142,14 @@ def test_pretrained_decoder_keeps_its_vocabulary(pretrained, tmp_path):
     assert model.generate(**prompt, max_new_tokens=1, do_sample=False)[0, -1] == processor.ids.mute
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("start", ["pretrained", "scratch"])
+def test_the_decoder_attends_as_the_config_says(pretrained, attention, start):
+    given = {"decoder": str(pretrained), "tokenizer": "decoder"} if start == "pretrained" else {}
+    _, model = build(attn_implementation=attention, **given)
+    assert model.decoder.config._attn_implementation == attention
+
+
 def logits_direction(model, prompt):
     embeds = model.embed_inputs(prompt["input_ids"], prompt["input_features"], prompt["feature_lengths"])
     hidden = model.decoder.get_decoder()(inputs_embeds=embeds, attention_mask=prompt["attention_mask"])[0]

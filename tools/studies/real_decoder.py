@@ -1,12 +1,13 @@
 """A real decoder: SmolLM2-135M-Instruct with LoRA, on real human speech beside the demo's rows."""
 
-from demo import Stage  # beside the folder
+from demo import TWO_RANKS, Stage  # beside the folder
 
 from wearllama.evaluation.tables import Table, cell
 
 from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
-STEPS = 1500
+STEPS = 1800
+"""Of 16 rows: two CPU hours on each of two cores."""
 RUN = "smollm2"
 ROWS = {
     "data/demo/train.jsonl": 4000,
@@ -50,7 +51,7 @@ def _stages(setup: Setup) -> list[Stage]:
     ]  # fmt: skip
     for seed in setup.seeds:
         ckpt = setup.run(RUN, seed)
-        found.append(Stage(ckpt, "train", _training(setup, home, seed), 260))
+        found.append(Stage(ckpt, "train", _training(setup, home, seed), 130))
         found += [setup.evaluate(script, ckpt, minutes=8) for script in ("wearvox", "vgbench")]
         for ask, most in ASKED.items():
             options = f"data={home}/test/manifest.jsonl style=compact ask={ask} max_new_tokens={most}"
@@ -65,9 +66,9 @@ def _part(home: str, name: str) -> str:
 def _training(setup: Setup, home: str, seed: int) -> str:
     steps = 2 if setup.fast else STEPS
     return (
-        f"recipes/sft.py experiment=smollm2 model.decoder={home}/decoder model.attn_implementation=eager "
+        f"{TWO_RANKS} recipes/sft.py experiment=smollm2 model.decoder={home}/decoder model.attn_implementation=eager "
         f"data.manifest={home}/train.jsonl data.root=. data.noise=[data/demo/noise/train] "
-        f"train.steps={steps} train.warmup_steps={steps // 15} train.save_every={max(1, steps // 30)} "
+        f"batches.max_rows=8 train.steps={steps} train.warmup_steps={steps // 15} train.save_every={max(1, steps // 30)} "
         f"train.use_cpu=true train.threads=1 train.seed={seed} run_dir={setup.run(RUN, seed)}"
     )
 

@@ -97,7 +97,9 @@ def build_model(config: ModelConfig, processor: WearLlamaProcessor) -> WearLlama
     text_config = _text_config(config)
     decoder = None
     if config.decoder != "scratch":
-        decoder = AutoModelForCausalLM.from_pretrained(config.decoder, dtype=getattr(torch, config.dtype))
+        decoder = AutoModelForCausalLM.from_pretrained(
+            config.decoder, dtype=getattr(torch, config.dtype), attn_implementation=config.attn_implementation
+        )
     else:
         text_config.vocab_size = len(processor.tokenizer)
     text_config.dtype = None
