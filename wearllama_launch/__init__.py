@@ -6,6 +6,7 @@ The library ``wearllama`` does not know Hydra; this small package is the only pl
 import errno
 import functools
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -119,7 +120,10 @@ def _report(error: Exception, run_dir: str | None) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = str(error)
+    if text.startswith("Caught ") and "Original Traceback" in text:  # by a worker of torch's loader, with its stack
+        text = re.split(rf"^(?:\w+\.)*{type(error).__name__}: ", text, flags=re.MULTILINE)[-1]
+    text = " ".join(text.split()) or type(error).__name__
     if isinstance(error, LaunchError):
         return text
     return f"{text} (WEARLLAMA_TRACEBACK=1 shows where)"

@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 import yaml
+from torch.utils.data import DataLoader
 
 from wearllama_launch import LaunchError, compose_config, existing_path, launch
 
@@ -205,6 +206,31 @@ def test_two_ranks_share_one_run_folder_that_records_the_launch(tmp_path: Path) 
     assert yaml.safe_load((folders[0] / "config.yaml").read_text())["steps"] == 5
     [state] = folders[0].glob("launches/*/command.json")
     assert json.loads(state.read_text())["overrides"] == ["steps=5"]
+
+
+class Unreadable:
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> str:
+        try:
+            raise ValueError("3.wav: no such file")
+        except ValueError as error:
+            raise ValueError(f"example 'row-3': {error}\nwanted a file") from error
+
+
+def test_an_error_of_a_loader_s_worker_is_its_own_words(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @launch("job", Job, config_dir=conf)
+    def job(config: Job) -> None:
+        list(DataLoader(Unreadable(), num_workers=1))  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sys.argv", ["job", "data=x"])
+    with pytest.raises(SystemExit):
+        job()
+    told = capsys.readouterr().err
+    assert told == "error: example 'row-3': 3.wav: no such file wanted a file (WEARLLAMA_TRACEBACK=1 shows where)\n"
 
 
 def test_a_full_disk_is_one_line(

@@ -1,5 +1,6 @@
 """recipes/sft.py: its configs, what it refuses, and when it has nothing to do."""
 
+import json
 import os
 import signal
 import subprocess
@@ -159,3 +160,19 @@ def test_sigterm_to_every_process_of_a_job_leaves_a_checkpoint(manifest: Path, t
     os.killpg(job.pid, signal.SIGTERM)
     assert job.wait(timeout=120) == 128 + signal.SIGTERM, (tmp_path / "log").read_text()[-2000:]
     assert last_complete_checkpoint(run_dir) is not None
+
+
+def test_a_row_that_cannot_be_read_ends_the_command(manifest: Path, tmp_path: Path) -> None:
+    """With one line, and with its workers: they ignore what would end them while a step is to be finished."""
+    row = json.loads(manifest.read_text().splitlines()[0])
+    row["audio"]["mc"] = "absent.wav"
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps(row) + "\n")
+    done = subprocess.run(
+        [sys.executable, "recipes/sft.py", "experiment=tiny", f"data.manifest={rows}", f"run_dir={tmp_path / 'run'}",
+         "train.workers=2", "train.use_cpu=true", "train.report_to=none"],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    [told] = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert "error: example 'row-00': " in told and "absent.wav: no such file" in told

@@ -1,5 +1,7 @@
 """Trainer callbacks: leave with a checkpoint when told to stop, and mark whole checkpoints."""
 
+import atexit
+import multiprocessing.util  # whose own clean-up at exit is then registered before kill_workers, and runs after it
 import signal
 import sys
 import threading
@@ -98,3 +100,11 @@ def init_worker(worker_id: int) -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@atexit.register
+def kill_workers() -> None:
+    """End what an error left of the loaders: workers ignore the SIGTERM after which Python would wait for them."""
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.kill()
