@@ -69,7 +69,8 @@ def _training(setup: Setup, home: str, seed: int) -> str:
         f"{TWO_RANKS} recipes/sft.py experiment=smollm2 model.decoder={home}/decoder model.attn_implementation=eager "
         f"data.manifest={home}/train.jsonl data.root=. data.noise=[data/demo/noise/train] "
         f"batches.max_rows=8 train.steps={steps} train.warmup_steps={steps // 15} "
-        f"train.save_every={max(1, steps // 30)} train.use_cpu=true train.threads=1 train.seed={seed} run_dir={setup.run(RUN, seed)}"
+        f"train.save_every={max(1, steps // 30)} train.use_cpu=true train.threads=1 train.seed={seed} "
+        f"run_dir={setup.run(RUN, seed)}"
     )
 
 
