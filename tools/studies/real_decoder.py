@@ -6,8 +6,8 @@ from wearllama.evaluation.tables import Table, cell
 
 from .study import VGBENCH, WEARVOX, Setup, Study, rate_table
 
-STEPS = 1800
-"""Of 16 rows: two CPU hours on each of two cores."""
+STEPS = 1600
+"""Of 12 rows: nearly two CPU hours on each of two cores."""
 RUN = "smollm2"
 ROWS = {
     "data/demo/train.jsonl": 4000,
@@ -51,7 +51,7 @@ def _stages(setup: Setup) -> list[Stage]:
     ]  # fmt: skip
     for seed in setup.seeds:
         ckpt = setup.run(RUN, seed)
-        found.append(Stage(ckpt, "train", _training(setup, home, seed), 130))
+        found.append(Stage(ckpt, "train", _training(setup, home, seed), 110))
         found += [setup.evaluate(script, ckpt, minutes=8) for script in ("wearvox", "vgbench")]
         for ask, most in ASKED.items():
             options = f"data={home}/test/manifest.jsonl style=compact ask={ask} max_new_tokens={most}"
@@ -68,7 +68,7 @@ def _training(setup: Setup, home: str, seed: int) -> str:
     return (
         f"{TWO_RANKS} recipes/sft.py experiment=smollm2 model.decoder={home}/decoder model.attn_implementation=eager "
         f"data.manifest={home}/train.jsonl data.root=. data.noise=[data/demo/noise/train] "
-        f"batches.max_rows=8 train.steps={steps} train.warmup_steps={steps // 15} "
+        f"batches.max_rows=6 train.steps={steps} train.warmup_steps={steps // 15} "
         f"train.save_every={max(1, steps // 30)} train.use_cpu=true train.threads=1 train.seed={seed} "
         f"run_dir={setup.run(RUN, seed)}"
     )
