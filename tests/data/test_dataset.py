@@ -186,7 +186,7 @@ def test_every_rendering_draws_one_of_the_arrays(root: Path, processor: WearLlam
 def test_a_bank_of_another_array_is_refused(root: Path, processor: WearLlamaProcessor) -> None:
     write_manifest(root / "other.jsonl", _examples()[:2])
     other = SftData(manifest=str(root / "other.jsonl"), bank=str(root / "four_bank"))
-    with pytest.raises(ValueError, match="four_bank is of array 'easycom4', the model's is 'glasses5'"):
+    with pytest.raises(ValueError, match="four_bank is of array 'easycom4', wanted 'glasses5'"):
         load_sets(other, processor)
     with pytest.raises(ValueError, match=r"data.other_banks is \['x'\] with data.bank=None"):
         SftData(manifest="rows.jsonl", other_banks=["x"])

@@ -90,6 +90,12 @@ def test_stopped_and_resumed_equals_uninterrupted(start_folder: Path, tmp_path: 
     assert explore.stream.position > 2
 
 
+@pytest.mark.parametrize("parallel", ["zero2", "zero3", "fsdp2"])
+def test_sharded_weights_are_refused(start_folder: Path, tmp_path: Path, quick: Any, parallel: str) -> None:
+    with pytest.raises(ValueError, match=rf"train.parallel is {parallel}, wanted ddp"):
+        train(start_folder, tmp_path, quick, steps=2, config=GrpoConfig(**QUICK), parallel=parallel)
+
+
 def test_dead_groups_cost_no_forward_pass_and_move_nothing(start_folder: Path, tmp_path: Path, quick: Any) -> None:
     config = GrpoConfig(**QUICK, weights={"speaker_switch": 0.0}, max_draws=3, pairing="none")
     model, processor = load_checkpoint(start_folder / "ckpt")

@@ -230,6 +230,8 @@ def test_two_views_of_mixtures(tmp_path: Path, run: Run, bank: Path, capsys: pyt
     few = ["max_steps=2", "warmup_steps=0", "decay_steps=0", "scenes.batch_seconds=8", "scenes.max_seconds=6"]
     run(tmp_path, *few, f"bank={bank}", "channels=mc")
     assert log_lines(tmp_path)[-1]["masked_frames"] % 2 == 0
+    with pytest.raises(ValueError, match="is of array 'glasses5', wanted 'aria7'"):
+        run(tmp_path / "aria7", *few, f"bank={bank}", "channels=mc", "array=aria7")
     with pytest.raises(ValueError, match="channels=mono with a bank"):
         run(tmp_path / "mono", *few, f"bank={bank}")
 

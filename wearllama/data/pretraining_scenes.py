@@ -139,7 +139,11 @@ class SceneSource:
             beam: makes c_x.
             scenes: how scenes are drawn.
             split: of the bank's rooms.
+
+        Raises:
+            ValueError: the bank is of another array.
         """
+        bank.require_array(array)
         self.audio_root, self.bank, self.noise, self.array, self.beam = audio_root, bank, noise, array, beam
         self.scenes, self.split = scenes, split
         by_voice: dict[str, list[Utterance]] = defaultdict(list)

@@ -113,6 +113,15 @@ class RirBank:
             return ArrayGeometry(**{**written, **places})
         return load_array(self.entries[0].array)
 
+    def require_array(self, array: ArrayGeometry) -> None:
+        """ValueError unless the bank was made for ``array``: a beam designed for it would point anywhere in another."""
+        own = self.array
+        if (own.positions, own.reference) != (array.positions, array.reference):
+            raise ValueError(
+                f"the bank {self.path} is of array {own.name!r}, wanted {array.name!r}, for which the beam is designed "
+                "(SFT hears other arrays through data.other_banks)"
+            )
+
     @property
     def sample_rate(self) -> int:
         return int(self.meta["sample_rate"])

@@ -104,21 +104,12 @@ def _renderer(data: SftData, examples: list[Example], array: ArrayGeometry) -> R
     render = None
     if data.bank is not None:
         render = _bank_renderer(data, data.bank)
-        _check_array(render.bank, array)
+        render.bank.require_array(array)
     return render if data.shards is None else ShardReader(data.shards, render)
 
 
 def _bank_renderer(data: SftData, bank: str) -> MixtureRenderer:
     return MixtureRenderer(bank=RirBank.open(Path(bank)), noise=NoiseBank(data.noise), audio_root=data.audio_root)
-
-
-def _check_array(bank: RirBank, array: ArrayGeometry) -> None:
-    """The beam is designed for the model's array: through another array's responses it would point anywhere."""
-    if (bank.array.positions, bank.array.reference) != (array.positions, array.reference):
-        raise ValueError(
-            f"data.bank={bank.path} is of array {bank.array.name!r}, the model's is {array.name!r}: wanted a bank of "
-            "the model's array; banks of others go into data.other_banks"
-        )
 
 
 def _other_devices(data: SftData) -> list[Device]:

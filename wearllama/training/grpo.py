@@ -223,9 +223,11 @@ def run_grpo(
         ValueError: a checkpoint of another number of ranks, or settings that GRPO does not run with.
     """
     run_dir = Path(run_dir)
-    if train.deepspeed is not None or train.accumulation != 1:
-        raise ValueError("GRPO runs on one process or under DDP: train.deepspeed must be null and train.accumulation 1 "
-                         "(grpo.micro_completions bounds the memory)")  # fmt: skip
+    if train.parallel != "ddp" or train.accumulation != 1:
+        raise ValueError(
+            f"GRPO runs on one process or under DDP: train.parallel is {train.parallel}, wanted ddp; "
+            f"train.accumulation is {train.accumulation}, wanted 1 (grpo.micro_completions bounds the memory)"
+        )
     if train.threads:
         torch.set_num_threads(train.threads)
     if train.report_to == "wandb":
