@@ -8,6 +8,7 @@ import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ from wearllama.simulation.bank import RirBank, RirEntry, write_bank
 from wearllama.simulation.device import IDEAL_DEVICE
 from wearllama.simulation.mixing import MixtureRecipe, Segment
 from wearllama.simulation.noise import NoiseBank
+from wearllama.training.config import TrainConfig
+from wearllama.training.data import SftData, load_sets
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ShardConfig(epochs=2, repeats=2, per_shard=7, seed=5)
@@ -126,6 +129,33 @@ def test_a_torn_shard_is_rendered_again_and_a_whole_one_is_not(data: Path, tmp_p
     render_all(data, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
     assert (tmp_path / "shard-00000.tar").stat().st_mtime_ns == stamp
+
+
+def test_both_sides_of_a_pair_are_read(data: Path, tmp_path: Path) -> None:
+    """They share a seed and differ in their recipes."""
+    pair = examples()[:2]
+    for side in pair:
+        side.metadata["seed_id"] = "pair-7"
+    shards = shard_items(pair, CONFIG)
+    begin(tmp_path, fingerprint(pair, CONFIG, renderer(data)), CONFIG, len(shards))
+    for number, items in enumerate(shards):
+        write_shard(tmp_path, number, items, renderer(data))
+    render, reader = renderer(data), ShardReader(tmp_path)
+    seed = example_seed("pair-7", epoch=1, repeat=1, seed=5)
+    one, other = (side.audio["mixture"] for side in pair)
+    assert torch.equal(reader(one, seed), render(one, seed)) and torch.equal(reader(other, seed), render(other, seed))
+    assert not torch.equal(reader(one, seed), reader(other, seed))
+
+
+def test_shards_of_another_seed_are_refused(data: Path, tmp_path: Path) -> None:
+    render_all(data, tmp_path / "kept")
+    write_manifest(data / "rows.jsonl", examples())
+    rows = SftData(manifest=str(data / "rows.jsonl"), bank=str(data / "bank"), shards=str(tmp_path / "kept"))
+    processor = SimpleNamespace(array=load_array("glasses5"), beam=None)
+    assert load_sets(rows, processor, seed=5).train.seed == 5
+    with pytest.raises(ValueError, match=r"rendered for seed 5, train.seed is 1"):
+        load_sets(rows, processor, seed=1)
+    assert ShardConfig().seed == TrainConfig(warmup_steps=1).seed
 
 
 def test_what_was_not_rendered_is_refused_or_rendered(data: Path, tmp_path: Path) -> None:

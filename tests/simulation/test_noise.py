@@ -140,3 +140,6 @@ def test_unknown_names_and_folders_are_refused(tmp_path: Path) -> None:
         NoiseBank(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="speech folder"):
         NoiseBank(speech=tmp_path)
+    (tmp_path / "loose.wav").touch()
+    with pytest.raises(ValueError, match=r"found no recording .* of a known type, wanted sub-folders office"):
+        NoiseBank(tmp_path)

@@ -22,7 +22,7 @@ from wearllama.audio.beamforming import Beam, select_channels
 from wearllama.audio.io import audio_info
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.augment import Augmentation
-from wearllama.data.manifest import Example, Renderer, example_seed, load_audio
+from wearllama.data.manifest import Example, Renderer, example_seed, load_audio, seed_id
 from wearllama.data.sampling import Draw
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.mixing import MixtureRecipe, render
@@ -115,9 +115,7 @@ class ExampleDataset(Dataset[Item]):
     def __getitem__(self, key: int | Draw) -> Item:
         draw = key if isinstance(key, Draw) else Draw(key, self.epoch)
         example = self.examples[draw.index]
-        # Both sides of a counterfactual pair share a seed: hence room, device, noise and augmentation.
-        seed_id = str(example.metadata.get("seed_id", example.id))
-        seed = example_seed(seed_id, epoch=draw.epoch, repeat=draw.repeat, seed=self.seed)
+        seed = example_seed(seed_id(example), epoch=draw.epoch, repeat=draw.repeat, seed=self.seed)
         try:
             audio = self._channels(example, seed)
         except ValueError as error:

@@ -107,6 +107,11 @@ def example_seed(example_id: str, *, epoch: int = 0, repeat: int = 0, seed: int 
     return int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") >> 1
 
 
+def seed_id(example: Example) -> str:
+    """What seeds a row's renderings: both sides of a counterfactual pair share room, device, noise and augmentation."""
+    return str(example.metadata.get("seed_id", example.id))
+
+
 def read_manifest(path: str | Path) -> list[Example]:
     """All examples of a JSONL manifest; ValueError names file, line and what is wrong with it."""
     return list(iter_manifest(path))

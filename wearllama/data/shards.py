@@ -26,7 +26,7 @@ from torch import Tensor
 from wearllama.atomic import replacing, write_text
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.dataset import MixtureRenderer
-from wearllama.data.manifest import Example, Renderer, example_seed
+from wearllama.data.manifest import Example, Renderer, example_seed, seed_id
 
 FORMAT = 1
 META = "shards.json"
@@ -36,8 +36,8 @@ META = "shards.json"
 class ShardConfig:
     """Which renderings are kept; all of it decides the samples but ``per_shard``."""
 
-    seed: int = 0
-    """Of the training run (its ``train.seed``)."""
+    seed: int = 1
+    """Of the training run: the default is that of ``train.seed``."""
     epochs: int = 1
     """Epochs 0 to ``epochs - 1``."""
     repeats: int = 1
@@ -63,7 +63,7 @@ def shard_items(examples: Sequence[Example], config: ShardConfig) -> list[list[I
     """All renderings of the rows that are mixtures, epoch by epoch, cut into shards."""
     rows = [example for example in examples if example.audio and "mixture" in example.audio]
     items = [
-        Item(row, epoch, repeat, example_seed(row.id, epoch=epoch, repeat=repeat, seed=config.seed))
+        Item(row, epoch, repeat, example_seed(seed_id(row), epoch=epoch, repeat=repeat, seed=config.seed))
         for epoch in range(config.epochs)
         for repeat in range(config.repeats)
         for row in rows
@@ -134,7 +134,7 @@ def write_shard(folder: Path, number: int, items: Sequence[Item], renderer: Rend
 class ShardReader:
     """A renderer that reads: the samples of a recipe and seed from the shards, or from ``otherwise``.
 
-    Cheap to pickle into data workers.
+    Rows that share a seed (counterfactual pairs) differ in their recipes. Cheap to pickle into data workers.
     """
 
     def __init__(self, folder: str | Path, otherwise: Renderer | None = None) -> None:
@@ -166,22 +166,28 @@ class ShardReader:
                 row = json.loads(line)
                 yield row["seed"], number, row["offset"], row["size"], row["recipe"]
 
+    @property
+    def seed(self) -> int:
+        """Of the training run that the renderings are for."""
+        return int(self.meta["config"]["seed"])
+
     def __len__(self) -> int:
         return len(self._seed)
 
     def __call__(self, recipe: Mapping[str, Any], seed: int) -> Tensor:
         """Samples (M, N) of a recipe in its JSON form."""
-        found = int(np.searchsorted(self._seed, np.uint64(seed)))
-        if found == len(self._seed) or int(self._seed[found]) != seed:
+        first, end = (int(np.searchsorted(self._seed, np.uint64(seed), side)) for side in ("left", "right"))
+        if first == end:
             if self.otherwise is not None:
                 return self.otherwise(recipe, seed)
             raise ValueError(
                 f"{self.folder} has no rendering of seed {seed}: rendered were {self.meta['config']}; render more, or "
                 "give data.bank so that the rest is rendered on the fly"
             )
-        if self._recipe[found] != recipe_hash(recipe):
+        same = np.flatnonzero(self._recipe[first:end] == recipe_hash(recipe))
+        if not len(same):
             raise ValueError(f"{self.folder}: seed {seed} was rendered from another recipe; render the shards anew")
-        return _decode(*self._read(*(int(value) for value in self._place[found])))
+        return _decode(*self._read(*(int(value) for value in self._place[first + same[0]])))
 
     def _read(self, number: int, offset: int, size: int) -> tuple[bytes, str]:
         """A member's bytes, and where they are from; ValueError where the file ends before them."""

@@ -14,6 +14,13 @@ from wearllama.evaluation.hf_audio import HfAudioAdapter
 from wearllama.evaluation.mono import AudioLimit, MonoAdapter
 
 KINDS = ("openai", "hf", "cascade")
+UNREAD = {
+    "ckpt": ("base_url", "endpoint", "max_audio_seconds"),
+    "openai": ("dtype", "device"),
+    "hf": ("base_url", "endpoint"),
+    "cascade": ("base_url", "endpoint", "max_audio_seconds", "too_long", "dtype", "device"),
+}
+"""Settings that a kind of model does not read: refused where they are given."""
 AudioModel: TypeAlias = CheckpointAdapter | MonoAdapter | AdaptedAdapter
 
 
@@ -57,6 +64,17 @@ class ModelSettings:
             raise ValueError(f"look_ahead={self.look_ahead} is for ckpt=..., not for model={self.model}")
         if self.too_long not in ("auto", "error", "truncate"):
             raise ValueError(f"too_long is {self.too_long!r}, wanted auto, error or truncate")
+        self._refuse_what_is_not_read()
+
+    def _refuse_what_is_not_read(self) -> None:
+        """Settings of another kind of model: a cascade's words would go elsewhere than to the ``base_url`` given."""
+        kind = "ckpt" if self.model is None else split_model(self.model, KINDS)[0]
+        plain = ModelSettings.__dataclass_fields__
+        for name in UNREAD[kind]:
+            default = plain[name].default_factory() if name == "endpoint" else plain[name].default
+            if getattr(self, name) != default:
+                own = "; its own are llm.endpoint, llm.dtype, llm.device, asr.device" if kind == "cascade" else ""
+                raise ValueError(f"{name}={getattr(self, name)} is not read by {kind} models{own}")
 
 
 def open_model(settings: ModelSettings) -> AudioModel:

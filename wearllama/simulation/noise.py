@@ -58,7 +58,7 @@ class NoiseBank:
             drawn: types that a recipe without a noise type draws from.
 
         Raises:
-            ValueError: a folder does not exist, or a type is unknown.
+            ValueError: a folder does not exist or has no recording of a known type, or a type is unknown.
         """
         self.drawn = [known_type(name) for name in drawn]
         if not self.drawn:
@@ -69,10 +69,18 @@ class NoiseBank:
         for folder in self.folders:
             if not folder.is_dir():
                 raise ValueError(f"noise folder {folder}: no such folder")
+            found = 0
             for path in sorted(folder.rglob("*")):
                 name = _kind_of(path, folder)
                 if path.suffix.lower() in AUDIO_SUFFIXES and name is not None:
                     self.files[name].append(path)
+                    found += 1
+            if not found:
+                kinds = ", ".join(kind.folder for kind in KINDS.values())
+                raise ValueError(
+                    f"noise folder {folder}: found no recording ({', '.join(sorted(AUDIO_SUFFIXES))}) of a known type, "
+                    f"wanted sub-folders {kinds}, or file names with such words"
+                )
 
     @property
     def names(self) -> list[str]:

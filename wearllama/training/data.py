@@ -70,7 +70,8 @@ class SftSets(NamedTuple):
 def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
     """Datasets of the manifest's splits, rendered and beamformed as `processor` will do it for evaluation.
 
-    Raises ValueError when the training split is empty, or rows are recipes without a bank, or of another array.
+    Raises ValueError when the training split is empty, rows are recipes without a bank, or a bank is of another array
+    or shards are of another seed.
     """
     examples = read_manifest(data.manifest)
     rows = {name: [row for row in examples if row.split == name] for name in (data.train_split, data.validation_split)}
@@ -78,6 +79,9 @@ def load_sets(data: SftData, processor: Any, *, seed: int = 0) -> SftSets:
         found = sorted({row.split for row in examples})
         raise ValueError(f"{data.manifest} has no rows of split {data.train_split!r}, found splits {found}")
     renderer, others = _renderer(data, examples, processor.array), _other_devices(data)
+    if isinstance(renderer, ShardReader) and renderer.seed != seed:
+        raise ValueError(f"data.shards={data.shards} were rendered for seed {renderer.seed}, train.seed is {seed}: "
+                         f"wanted shards of tools/render_shards.py shards.seed={seed}")  # fmt: skip
     sets = {
         name: ExampleDataset(
             chosen,
