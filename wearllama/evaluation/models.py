@@ -71,7 +71,7 @@ class ModelSettings:
         kind = "ckpt" if self.model is None else split_model(self.model, KINDS)[0]
         plain = ModelSettings.__dataclass_fields__
         for name in UNREAD[kind]:
-            default = plain[name].default_factory() if name == "endpoint" else plain[name].default
+            default = EndpointConfig() if name == "endpoint" else plain[name].default
             if getattr(self, name) != default:
                 own = "; its own are llm.endpoint, llm.dtype, llm.device, asr.device" if kind == "cascade" else ""
                 raise ValueError(f"{name}={getattr(self, name)} is not read by {kind} models{own}")
