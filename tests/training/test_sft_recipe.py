@@ -18,7 +18,7 @@ from wearllama.training.checkpoint import (
     mark_complete,
     remove_incomplete_checkpoints,
 )
-from wearllama.training.config import TrainConfig
+from wearllama.training.config import TrainConfig, one_device, training_arguments
 from wearllama.training.provenance import Origin
 from wearllama_launch import LaunchError, compose_config
 
@@ -160,6 +160,12 @@ def test_sigterm_to_every_process_of_a_job_leaves_a_checkpoint(manifest: Path, t
     os.killpg(job.pid, signal.SIGTERM)
     assert job.wait(timeout=120) == 128 + signal.SIGTERM, (tmp_path / "log").read_text()[-2000:]
     assert last_complete_checkpoint(run_dir) is not None
+
+
+def test_a_process_trains_on_one_device(tmp_path: Path) -> None:
+    arguments = training_arguments(TrainConfig(), tmp_path)
+    arguments._n_gpu = 8  # as on a machine with eight that were not divided among processes
+    assert one_device(arguments).n_gpu == 1
 
 
 def test_a_row_that_cannot_be_read_ends_the_command(manifest: Path, tmp_path: Path) -> None:

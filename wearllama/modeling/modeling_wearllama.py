@@ -342,10 +342,10 @@ def _parts(names: list[str]) -> str:
 
 
 def _divisor(num_items: Tensor | int | None, losses_N: Tensor) -> Tensor | int:
-    """What the sum of losses is divided by; the targets here where nobody counted them."""
+    """What the sum of losses is divided by; the targets here where nobody counted them, 1 in a step without any."""
     if num_items is None:
         return max(1, losses_N.numel())
-    return num_items.to(losses_N.device) if isinstance(num_items, Tensor) else num_items
+    return num_items.to(losses_N.device).clamp_min(1) if isinstance(num_items, Tensor) else max(1, num_items)
 
 
 def _run_starts(placeholder_BS: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ def fast_bf16(*, on_cpu: bool) -> bool:
     On other CPUs bfloat16 is emulated and slower.
     """
     if not on_cpu:
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     flags = Path("/proc/cpuinfo")
     return flags.is_file() and "amx_bf16" in flags.read_text()
 
@@ -136,7 +136,7 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
     (``average_tokens_across_devices``), non-finite losses are not hidden, and no column is dropped before the model.
     """
     on_cpu = config.use_cpu or not torch.cuda.is_available()
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(output_dir),
         max_steps=config.steps,
         learning_rate=config.learning_rate,
@@ -172,6 +172,13 @@ def training_arguments(config: TrainConfig, output_dir: str | Path) -> TrainingA
         **parallel_arguments(config, on_cpu=on_cpu),
         **_schedule(config),
     )
+    return one_device(arguments)
+
+
+def one_device(arguments: TrainingArguments) -> TrainingArguments:
+    """Plain ``python`` trains on one GPU: the Trainer's DataParallel over all would cut clips otherwise than rows."""
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
 
 
 def _schedule(config: TrainConfig) -> dict[str, Any]:

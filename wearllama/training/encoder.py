@@ -26,8 +26,9 @@ def word_error_rate(model: EncoderForPretraining, batches: Iterable[dict[str, An
     model.eval()
     wanted: list[str] = []
     heard: list[str] = []
+    device = next(model.parameters()).device
     for batch in batches:
-        outputs = model(batch["feats_BTF"], batch["mel_lengths_B"])
+        outputs = model(batch["feats_BTF"].to(device), batch["mel_lengths_B"].to(device))
         heard += [pieces.decode(ids) for ids in greedy_ctc(outputs["piece_logits"], outputs["lengths"])]
         wanted += _texts(batch["targets"], pieces)
     return float(jiwer.wer(wanted, heard))

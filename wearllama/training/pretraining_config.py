@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from transformers import TrainingArguments
 
-from wearllama.training.config import use_bf16
+from wearllama.training.config import one_device, use_bf16
 
 
 @dataclass(kw_only=True)
@@ -52,7 +52,7 @@ class PretrainingSettings:
 def training_arguments(settings: PretrainingSettings, run_dir: Path, *, evaluated: bool) -> TrainingArguments:
     """For transformers.Trainer; ``evaluated``: at every checkpoint."""
     on_cpu = not torch.cuda.is_available()
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(run_dir),
         per_device_train_batch_size=1,
         max_steps=settings.max_steps,
@@ -83,3 +83,4 @@ def training_arguments(settings: PretrainingSettings, run_dir: Path, *, evaluate
         ddp_backend="gloo" if on_cpu and int(os.environ.get("WORLD_SIZE", "1")) > 1 else None,
         seed=settings.seed,
     )
+    return one_device(arguments)
