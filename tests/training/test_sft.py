@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from transformers import set_seed
 from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor, load_checkpoint
+from wearllama.training import callbacks
 from wearllama.training.checkpoint import completed_facts, last_complete_checkpoint
 from wearllama.training.data import SftData, batch_sampler, load_sets
 from wearllama.training.sft import FINAL, NonFiniteLossError
@@ -76,12 +78,31 @@ def assert_same_run(one: Path, other: Path) -> None:
 def test_stopped_by_a_signal_and_resumed_equals_uninterrupted(
     tmp_path: Path, whole: Path, train: Callable[..., Any]
 ) -> None:
-    stopped = train(tmp_path, collate=calls_at(3, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    def twice() -> None:
+        """As under Slurm and torchrun: the second is no second thought."""
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopped = train(tmp_path, collate=calls_at(3, twice))
     assert stopped.stopped_by == signal.SIGTERM and stopped.steps == 3
     assert not (tmp_path / FINAL).exists()
     assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-3"
     assert train(tmp_path).stopped_by is None
     assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.parametrize(("apart_s", "at_once"), [(1e9, False), (-1.0, True)])
+def test_a_second_ctrl_c_stops_at_once_unless_it_is_the_first_handed_on(
+    tmp_path: Path, train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, apart_s: float, at_once: bool
+) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(callbacks, "ONE_KEY_S", apart_s)
+    with pytest.raises(KeyboardInterrupt) if at_once else nullcontext():
+        assert train(tmp_path, collate=calls_at(3, twice)).stopped_by == signal.SIGINT
+    assert last_complete_checkpoint(tmp_path) == tmp_path / f"checkpoint-{2 if at_once else 3}"
 
 
 def test_crashed_between_checkpoints_and_resumed_equals_uninterrupted(
@@ -90,8 +111,10 @@ def test_crashed_between_checkpoints_and_resumed_equals_uninterrupted(
     def crash() -> None:
         raise RuntimeError("the power went")
 
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with pytest.raises(RuntimeError):
         train(tmp_path, collate=calls_at(6, crash))
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     (tmp_path / "checkpoint-5").mkdir()  # as if it had been cut short while it was written
     (tmp_path / "checkpoint-5" / "model.safetensors").write_bytes(b"half")
     train(tmp_path)

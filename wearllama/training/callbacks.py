@@ -5,6 +5,7 @@ import multiprocessing.util  # whose own clean-up at exit is then registered bef
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,15 +18,31 @@ from transformers.trainer_callback import ProgressCallback
 from wearllama.training.checkpoint import mark_complete
 from wearllama.training.staging import Stager
 
+ONE_KEY_S = 2.0
+"""Ctrl-C under torchrun reaches a rank twice, from the terminal and from torchrun; later than this it is a new one."""
+
 
 class GracefulStop(TrainerCallback):
-    """SIGTERM (preemption) or Ctrl-C: finish the step, save a checkpoint, stop. A second signal stops at once."""
+    """SIGTERM (preemption) or Ctrl-C: finish the step, save a checkpoint, stop. A second Ctrl-C stops at once.
+
+    A repeated SIGTERM is not a second thought: Slurm sends it to every process of a job, torchrun hands its own on.
+    Training runs inside ``with stop:``, which gives the signals back however it ends.
+    """
 
     def __init__(self) -> None:
         self.stopped_by: int | None = None
         """The signal that ended training early, on every rank; None while and after an ordinary run."""
         self._received = 0
+        self._interrupted_at: float | None = None
         self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "GracefulStop":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -41,19 +58,15 @@ class GracefulStop(TrainerCallback):
             control.should_save = True
             control.should_training_stop = True
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
-
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self._received:
-            signal.signal(number, signal.SIG_DFL)
-            raise KeyboardInterrupt
-        self._received = number
-        print(f"\n{signal.Signals(number).name}: finishing this step and saving a checkpoint", file=sys.stderr)
+        now = time.monotonic()
+        if number == signal.SIGINT:
+            if self._interrupted_at is not None and now - self._interrupted_at > ONE_KEY_S:
+                raise KeyboardInterrupt
+            self._interrupted_at = self._interrupted_at or now
+        if not self._received:
+            self._received = number
+            print(f"\n{signal.Signals(number).name}: finishing this step and saving a checkpoint", file=sys.stderr)
 
     def _agreed(self, device: torch.device) -> int:
         """The signal any rank received, so that all save and leave after the same step."""

@@ -248,7 +248,8 @@ def run_grpo(
     if checkpoint is not None:
         trainer.start_step = int(checkpoint.name.rpartition("-")[2])
         trainer.restore_place(checkpoint)
-    output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with stop:
+        output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     apart = ranks_with_other_weights(policy)
     assert not apart, f"ranks {apart} ended with other weights than rank 0"
     if stop.stopped_by is None:

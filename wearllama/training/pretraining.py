@@ -193,7 +193,8 @@ def run_pretraining(
     checkpoint = last_complete_checkpoint(run_dir)
     if checkpoint and trainer.is_world_process_zero():
         print(f"going on from {checkpoint}")
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with stop:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return PretrainingResult(steps=trainer.state.global_step, stopped_by=stop.stopped_by)
 
 

@@ -121,7 +121,7 @@ def run_sft(
         cut_logs(run_dir, None)
     if checkpoint is not None:
         trainer.start_step = int(checkpoint.name.rpartition("-")[2])
-    with stager or nullcontext():
+    with stop, stager or nullcontext():
         output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     final = run_dir / FINAL
     if stop.stopped_by is None:
