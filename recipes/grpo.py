@@ -18,6 +18,7 @@ from sft import is_trained  # beside this script
 from transformers import set_seed
 from transformers.utils import logging as transformers_logging
 
+from wearllama.data.augment import Augmentation
 from wearllama.modeling.encoder_io import weight_files
 from wearllama.modeling.factory import load_checkpoint
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
@@ -25,7 +26,7 @@ from wearllama.modeling.processing import WearLlamaProcessor
 from wearllama.training.checkpoint import FINAL, weights_file
 from wearllama.training.config import TrainConfig, use_bf16
 from wearllama.training.data import SftData, load_sets
-from wearllama.training.grpo import run_grpo
+from wearllama.training.grpo import check_settings, run_grpo
 from wearllama.training.grpo_config import GrpoConfig
 from wearllama.training.grpo_data import GroupStream, make_groups
 from wearllama.training.grpo_explore import Explorer
@@ -56,6 +57,16 @@ class GrpoCommand:
     run_dir: str | None = None
     changed: Literal["refuse", "restart"] = "refuse"
     """What to do when run_dir holds a run of other settings or data: refuse it, or set it aside and begin anew."""
+
+    def __post_init__(self) -> None:
+        check_settings(self.train, self.grpo)
+        if self.data.tolerance:
+            raise ValueError(f"data.tolerance is {self.data.tolerance}, wanted 0: both sides of a pair must be heard")
+        if self.grpo.rollout.engine == "openai" and self.data.augment != Augmentation():
+            raise ValueError(
+                f"data.augment is {self.data.augment} with grpo.rollout.engine=openai: wanted none, since a server "
+                "hears the clip itself and would sample from other conditions than are trained"
+            )
 
 
 @launch("grpo", GrpoCommand)

@@ -4,9 +4,11 @@ import base64
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,16 +22,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from grpo_world import TOOL, explorer, start, teach, write_pairs
 
+from wearllama.data.augment import Augmentation
 from wearllama.data.dataset import Item
 from wearllama.data.manifest import Example
 from wearllama.modeling.factory import ModelConfig, load_checkpoint
+from wearllama.training import grpo
 from wearllama.training.checkpoint import FINAL, mark_complete
 from wearllama.training.grpo import run_grpo
 from wearllama.training.grpo_config import GrpoConfig, RolloutConfig
 from wearllama.training.grpo_data import GroupStream, make_groups, side_of
 from wearllama.training.policy import Policy
 from wearllama.training.rewards import ActionReward, Judge, RewardConfig
-from wearllama.training.rollout import LocalEngine
+from wearllama.training.rollout import LocalEngine, encode_items
 from wearllama.training.rollout_openai import OpenAIEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,10 +94,41 @@ def test_stopped_and_resumed_equals_uninterrupted(start_folder: Path, tmp_path: 
     assert explore.stream.position > 2
 
 
-@pytest.mark.parametrize("parallel", ["zero2", "zero3", "fsdp2"])
-def test_sharded_weights_are_refused(start_folder: Path, tmp_path: Path, quick: Any, parallel: str) -> None:
-    with pytest.raises(ValueError, match=rf"train.parallel is {parallel}, wanted ddp"):
-        train(start_folder, tmp_path, quick, steps=2, config=GrpoConfig(**QUICK), parallel=parallel)
+def test_stopped_between_two_uses_of_completions_and_resumed_equals_uninterrupted(
+    start_folder: Path, tmp_path: Path, quick: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = GrpoConfig(**QUICK, num_iterations=2)
+    train(start_folder, tmp_path / "whole", quick, steps=4, config=config)
+    loss_of, calls = grpo.policy_loss, []
+
+    def stop_in_the_first_step(*args: Any, **kwargs: Any) -> Any:
+        if not calls:
+            os.kill(os.getpid(), signal.SIGTERM)
+        calls.append(1)
+        return loss_of(*args, **kwargs)
+
+    monkeypatch.setattr(grpo, "policy_loss", stop_in_the_first_step)
+    stopped, _ = train(start_folder, tmp_path / "parts", quick, steps=4, config=config)
+    assert stopped.stopped_by == signal.SIGTERM and stopped.steps == 2, "the completions are used up first"
+    train(start_folder, tmp_path / "parts", quick, steps=4, config=config)
+    one, other = (load_file(tmp_path / name / FINAL / "model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_condition_is_augmented_without_its_padding(start_folder: Path) -> None:
+    _, processor = load_checkpoint(start_folder / "ckpt")
+    augment = Augmentation(warp=0.1, mask_spans=3)
+    clip = torch.randn(2, 4800, generator=torch.Generator().manual_seed(0))
+    turns = [{"role": "user", "content": [{"type": "audio"}]}]
+    short, long = (
+        Item(Example(id="x", task="t", split="train", messages=turns, target="", audio={"mc": "x"}),
+             (audio_CN[0], audio_CN[1]), partial(augment, seed=5))
+        for audio_CN in (clip, clip.repeat(1, 4))
+    )  # fmt: skip
+    alone = encode_items(processor, [short], "cpu")
+    beside = encode_items(processor, [short, long], "cpu")
+    frames = int(alone["feature_lengths"][0])
+    torch.testing.assert_close(beside["input_features"][0, :, :frames], alone["input_features"][0, :, :frames])
 
 
 def test_dead_groups_cost_no_forward_pass_and_move_nothing(start_folder: Path, tmp_path: Path, quick: Any) -> None:
@@ -110,6 +145,18 @@ def test_dead_groups_cost_no_forward_pass_and_move_nothing(start_folder: Path, t
              run_dir=tmp_path)  # fmt: skip
     assert not calls and explore.stream.position == 2 * 2 * 3  # two steps, two groups, three tries
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_rank_without_live_groups_waits_for_the_next_exploration(
+    start_folder: Path, tmp_path: Path, quick: Any
+) -> None:
+    config = GrpoConfig(**QUICK, weights={"speaker_switch": 0.0}, pairing="none", num_iterations=2, max_draws=1)
+    model, processor = load_checkpoint(start_folder / "ckpt")
+    explore = explorer(model, processor, start_folder / "pairs.jsonl", config)
+    explore.judge.weights["action"] = 0.0
+    run_grpo(policy=Policy(model), processor=processor, explorer=explore, config=config,
+             train=quick(steps=4, warmup_steps=0), run_dir=tmp_path)  # fmt: skip
+    assert explore.stream.position == 2 * 2, "four steps are two explorations, as on the ranks that have live groups"
 
 
 def test_denominator_counts_live_groups_only(start_folder: Path) -> None:

@@ -29,7 +29,9 @@ class GracefulStop(TrainerCallback):
     Training runs inside ``with stop:``, which gives the signals back however it ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = 1) -> None:
+        """``every``: leave only after a step whose number this divides."""
+        self.every = every
         self.stopped_by: int | None = None
         """The signal that ended training early, on every rank; None while and after an ordinary run."""
         self._received = 0
@@ -53,7 +55,7 @@ class GracefulStop(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         number = self._agreed(args.device)
-        if number:
+        if number and state.global_step % self.every == 0:
             self.stopped_by = number
             control.should_save = True
             control.should_training_stop = True

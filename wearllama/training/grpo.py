@@ -43,7 +43,7 @@ class GrpoTrainer(Trainer):
         self.start_step = 0
         """Step that this launch begins after."""
         self._batch: Batch | None = None
-        self._reused = 0
+        self._fresh = False
 
     # ---- data -----------------------------------------------------------------------------------------------------
 
@@ -59,15 +59,17 @@ class GrpoTrainer(Trainer):
     ) -> Tensor:
         """Explore (or reuse the last exploration) and accumulate the gradient; returns this rank's share of the loss.
 
+        The step's number alone says which, so that all ranks do the same, and a resumed run what it would have done.
         Where no rank has a live group there is no forward pass, no gradient, and the optimizer leaves all as it is.
         """
         model.train()
-        if self._batch is None or self._reused >= self.config.num_iterations:
+        step = int(inputs["step"])
+        self._fresh = step % self.config.num_iterations == 0
+        if self._fresh:
             self.explorer.engine.sync(self.state.global_step)
-            self._batch, self._reused = self.explorer.explore(int(inputs["step"])), 0
+            self._batch = self.explorer.explore(step)
             if self._batch is not None and self.config.num_iterations > 1:
                 self._batch.old_logps_NT = self._score(self._batch)
-        self._reused += 1
         batch = self._batch
         counts = torch.tensor([0.0, 0.0] if batch is None else [len(batch.advantages_N), self._mask(batch).sum()])
         completions, tokens = self._sum_over_ranks(counts).tolist()
@@ -139,7 +141,7 @@ class GrpoTrainer(Trainer):
         tally, tokens = self.explorer.tally, max(1.0, float(mask_NT.sum()))
         gap_NT = (part.rollouts.logps_NT.to(logps_NT.device) - logps_NT).abs()
         known = mask_NT.bool() & torch.isfinite(gap_NT)
-        if self._reused == 1 and bool(known.any()):
+        if self._fresh and bool(known.any()):
             tally.add("rollout_gap/mean", float(gap_NT[known].sum()), int(known.sum()))
             tally.add("rollout_gap/max", float(gap_NT[known].max()))
         tally.add("kl", float(loss.kl_sum), tokens)
@@ -206,6 +208,30 @@ def without_dropout(model: nn.Module) -> None:
             setattr(module, "attention_dropout", 0.0)  # noqa: B010  (modules type their attributes as tensors)
 
 
+UNREAD = ("rates", "packed", "ema", "distill", "distill_temperature", "prefetch", "staging", "log_ids", "eval_every")
+"""Settings of ``train`` that only supervised fine-tuning has."""
+
+
+def check_settings(train: TrainConfig, config: GrpoConfig) -> None:
+    """ValueError for settings of training that GRPO would not read, or does not run with."""
+    if train.parallel != "ddp" or train.accumulation != 1:
+        raise ValueError(
+            f"GRPO runs on one process or under DDP: train.parallel is {train.parallel}, wanted ddp; "
+            f"train.accumulation is {train.accumulation}, wanted 1 (grpo.micro_completions bounds the memory)"
+        )
+    if train.workers > 1:
+        raise ValueError(f"train.workers is {train.workers}, wanted 0: GRPO renders rows while it draws them")
+    plain = TrainConfig()
+    for name in UNREAD:
+        if getattr(train, name) != getattr(plain, name):
+            raise ValueError(f"train.{name} is {getattr(train, name)}, which GRPO does not read")
+    if train.save_every % config.num_iterations:
+        raise ValueError(
+            f"train.save_every is {train.save_every}, wanted a multiple of grpo.num_iterations = "
+            f"{config.num_iterations}: a checkpoint does not keep completions that are still to be used"
+        )
+
+
 def run_grpo(
     *,
     policy: Policy,
@@ -223,11 +249,7 @@ def run_grpo(
         ValueError: a checkpoint of another number of ranks, or settings that GRPO does not run with.
     """
     run_dir = Path(run_dir)
-    if train.parallel != "ddp" or train.accumulation != 1:
-        raise ValueError(
-            f"GRPO runs on one process or under DDP: train.parallel is {train.parallel}, wanted ddp; "
-            f"train.accumulation is {train.accumulation}, wanted 1 (grpo.micro_completions bounds the memory)"
-        )
+    check_settings(train, config)
     if train.threads:
         torch.set_num_threads(train.threads)
     if train.report_to == "wandb":
@@ -235,7 +257,7 @@ def run_grpo(
     if config.disable_dropout:
         without_dropout(policy)
     policy.model.encoder.draws_look_ahead = False
-    stop = GracefulStop()
+    stop = GracefulStop(every=config.num_iterations)
     trainer = GrpoTrainer(
         policy=policy,
         explorer=explorer,

@@ -65,6 +65,7 @@ class GrpoConfig:
     """Completions that were cut at ``max_completion_length`` give no gradient."""
     disable_dropout: bool = True
     seed: int = 1
+    """Of the order of groups and of sampling; how rows are rendered and a fresh LoRA begins is train.seed's."""
 
     # --- ours
     loss_constant: float = 1.0

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from wearllama.data.collate import Collator
 from wearllama.data.dataset import Item
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
@@ -81,12 +82,4 @@ class LocalEngine:
 
 def encode_items(processor: WearLlamaProcessor, items: Sequence[Item], device: Any) -> Prompts:
     """Items as the model's inputs, padded on the left: one row and one clip a condition."""
-    batch = processor([item.example.messages for item in items], audio=[item.audio for item in items])
-    if "input_features" in batch:
-        row = 0
-        for item in items:
-            if item.audio is not None:
-                if item.augment is not None:
-                    batch["input_features"][row : row + 1] = item.augment(batch["input_features"][row : row + 1])
-                row += 1
-    return {name: value.to(device) for name, value in batch.items()}
+    return {name: value.to(device) for name, value in Collator(processor, targets=False)(items).items()}
