@@ -13,16 +13,13 @@ count. A run that was stopped goes on where it was. Results: OUT/asr/MODEL-WEIGH
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from wearllama.audio.array import load_array
-from wearllama.data.manifest import Example, read_manifest
 from wearllama.data.prompts import PromptStyle
 from wearllama.data.transcription_rows import Ask, ask_for_words
 from wearllama.evaluation.commands import OWN_ARRAY, RunCommand, run_benchmark
 from wearllama.evaluation.evaluate import Control
-from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
-from wearllama.evaluation.wearvox import TURN_TASKS, WearVoxConfig, load_wearvox
+from wearllama.evaluation.recordings import audio_root, read_examples
 from wearllama_launch import existing_path, launch
 
 
@@ -51,23 +48,7 @@ def main(config: AsrCommand) -> None:
     examples = read_examples(data, channels)[: config.limit]
     asked = ask_for_words(examples, style=config.style, ask=config.ask)
     notes = {"recordings_without_transcript": len(examples) - len(asked)}
-    root = data.parent if data.suffix == ".jsonl" else data
-    run_benchmark("asr", config, asked, root=root, channels=channels, notes=notes)
-
-
-def read_examples(data: Path, channels: int) -> list[Example]:
-    """Rows of any of the three kinds of data."""
-    if data.suffix != ".jsonl":
-        return load_wearvox(data, WearVoxConfig(tasks=TURN_TASKS, channels=channels))
-    with data.open(encoding="utf-8") as lines:
-        if '"scenario"' in lines.readline():
-            return load_vgbench(data, VGBenchConfig(audio_channels=channels))
-    rows = read_manifest(data)
-    recipes = [row.id for row in rows if row.audio and "mixture" in row.audio]
-    if recipes:
-        raise ValueError(f"{data}: {len(recipes)} rows are recipes (first {recipes[0]}), wanted recordings; "
-                         "tools/make_asr.py bank=... renders them")  # fmt: skip
-    return rows
+    run_benchmark("asr", config, asked, root=audio_root(data), channels=channels, notes=notes)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from wearllama.evaluation.commands import RunCommand, run_benchmark
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.intervals import error_rate_of, relative_reduction
 from wearllama.evaluation.predictions import Prediction
+from wearllama.evaluation.recordings import read_examples
 from wearllama.evaluation.report import read_run
 from wearllama.evaluation.table import cell
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
@@ -165,4 +166,4 @@ def test_own_clips_become_a_benchmark(load_script, speech: Path, tmp_path: Path,
     assert read_run(page.parent)[0]["items"] == 1
     write_manifest(tmp_path / "recipes.jsonl", [replace(rows[0], audio={"mixture": {"segments": []}})])
     with pytest.raises(ValueError, match=r"1 rows are recipes \(first asr-a b\)"):
-        asr.read_examples(tmp_path / "recipes.jsonl", 5)
+        read_examples(tmp_path / "recipes.jsonl", 5)

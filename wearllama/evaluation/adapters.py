@@ -6,7 +6,6 @@ prior, not hearing); ``transcript`` (the words instead of the sound: what the de
 
 import hashlib
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from wearllama.audio.array import load_array
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example
+from wearllama.evaluation.device import default_device
 from wearllama.evaluation.output import Output
 from wearllama.evaluation.pairs import ChannelPair
 from wearllama.modeling.contexts import find_context
@@ -85,7 +85,7 @@ class CheckpointAdapter:
             raise ValueError(f"input is {input!r}, wanted one of {get_args(Input)}")
         folder = checkpoint_folder(path)
         self.folder = folder
-        self.device = torch.device(device or _default_device())
+        self.device = torch.device(device or default_device())
         self.dtype = dtype
         self.input = input
         self._loaded: list[Any] = []
@@ -280,7 +280,3 @@ def _class(example: Example) -> str:
 def folder_name(folder: Path) -> str:
     """A checkpoint's name in tables: the last two parts of its path."""
     return "/".join(folder.resolve().parts[-2:])
-
-
-def _default_device() -> str:
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"

@@ -56,11 +56,12 @@ class ChannelPair:
                 f"pair={self.name} chooses among microphones: found {clip.audio_MN.shape[0]} channels, wanted "
                 f"{array.num_mics} of array {array.name!r}"
             )
-        heard = [_channel(name, clip, array, beam) for name in self.names]
+        heard = [channel_of(name, clip, array, beam) for name in self.names]
         return heard[-1], heard[0]
 
 
-def _channel(name: str, clip: Clip, array: ArrayGeometry, beam: Beam) -> Tensor:
+def channel_of(name: str, clip: Clip, array: ArrayGeometry, beam: Beam) -> Tensor:
+    """The samples of ``c_x`` (the recorded beam where one exists) or of a microphone of the array."""
     if name == "c_x":
         return clip.beam_N if clip.beam_N is not None else apply_beam(clip.audio_MN, beam)
     order = [array.reference, *(mic for mic in range(array.num_mics) if mic != array.reference)]

@@ -27,17 +27,23 @@ def score(examples: Sequence[Example], predictions: Sequence[Prediction]) -> lis
 
 def _score(example: Example, prediction: Prediction) -> Outcome:
     action = as_action(prediction, "wearvox")
-    normalise = word_normaliser(str(example.metadata.get("language", "en")))
-    wanted = normalise(str(example.metadata["transcript"]))
-    heard = "" if prediction.error else normalise(_words(example, action, prediction.raw))
-    counts = jiwer.process_words(wanted, heard) if wanted else None
-    errors = counts.substitutions + counts.deletions + counts.insertions if counts else len(heard.split())
+    errors, words = count_errors(example, "" if prediction.error else _words(example, action, prediction.raw))
     acoustics = example.metadata.get("acoustics") or {}
     told = {name: example.metadata.get(name) or acoustics.get(name) for name in BREAKDOWNS.values()}
     return Outcome(
         example.id, example.task, action.kind, {"correct": errors == 0}, action.reason, {**example.metadata, **told},
-        {"errors": float(errors), "words": float(len(wanted.split()))},
+        {"errors": float(errors), "words": float(words)},
     )  # fmt: skip
+
+
+def count_errors(example: Example, heard: str) -> tuple[int, int]:
+    """Word errors of what was heard, and the transcript's words, both after Whisper's normalisation."""
+    normalise = word_normaliser(str(example.metadata.get("language", "en")))
+    wanted, heard = normalise(str(example.metadata["transcript"])), normalise(heard)
+    if not wanted:
+        return len(heard.split()), 0
+    counts = jiwer.process_words(wanted, heard)
+    return counts.substitutions + counts.deletions + counts.insertions, len(wanted.split())
 
 
 def _words(example: Example, action: Action, raw: str) -> str:
