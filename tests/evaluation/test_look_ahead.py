@@ -52,23 +52,6 @@ def test_what_was_not_trained_is_refused_before_the_run(streaming: Path, ckpt: P
         command(model="cascade", look_ahead=6)
 
 
-@pytest.mark.parametrize(
-    ("model", "name", "value"),
-    [
-        ("cascade", "base_url", "http://localhost:9/v1"),
-        ("cascade", "dtype", "bfloat16"),
-        ("cascade", "too_long", "error"),
-        ("hf:x", "base_url", "http://localhost:9/v1"),
-        ("openai:x", "device", "cuda:0"),
-        (None, "max_audio_seconds", 3.0),
-    ],
-)
-def test_settings_that_a_kind_of_model_does_not_read_are_refused(model: str | None, name: str, value: object) -> None:
-    kind = (model or "ckpt").split(":")[0]
-    with pytest.raises(ValueError, match=f"{name}={value} is not read by {kind} models"):
-        ModelSettings(model=model, ckpt=None if model else "x", **{name: value})
-
-
 def test_a_run_of_the_command(streaming: Path, wearvox_data: Path, tmp_path: Path) -> None:
     command = RunCommand(
         ckpt=str(streaming), look_ahead=0, out=str(tmp_path), max_new_tokens=3, controls=(), clips=1, device="cpu",

@@ -22,6 +22,7 @@ from wearllama.evaluation.chat import ChatConfig, EndpointConfig, open_chat
 from wearllama.evaluation.endpoint_adapter import EndpointAdapter
 from wearllama.evaluation.harness import HarnessConfig, run
 from wearllama.evaluation.hf_audio import HfAudioAdapter
+from wearllama.evaluation.local_chat import LocalChat
 from wearllama.evaluation.models import ModelSettings, open_model
 from wearllama.evaluation.mono import AudioLimit
 from wearllama.evaluation.predictions import read_log
@@ -188,6 +189,14 @@ def test_nothing_is_cut_in_silence(qwen2_audio: Path, examples: list[Example]) -
         adapter.generate(examples[:1], [Clip(torch.zeros(1, 31 * 16_000), None)])
 
 
+def test_each_rank_has_a_gpu_of_its_own(qwen2_audio: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    models = [HfAudioAdapter(str(qwen2_audio)), LocalChat(str(qwen2_audio))]
+    assert [model.device for model in models] == ["cuda:1", "cuda:1"]
+    assert HfAudioAdapter(str(qwen2_audio), device="cuda:0").device == "cuda:0"
+
+
 def test_an_unknown_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "kimi_audio"}')
     with pytest.raises(ValueError, match=r"transformers cannot open it.*openai:NAME with base_url"):
@@ -226,6 +235,23 @@ def test_a_cascade(examples: list[Example], wearvox_data: Path, tmp_path: Path) 
 def test_bad_model_settings(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ModelSettings(**fields)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        ("cascade", "base_url", "http://localhost:9/v1"),
+        ("cascade", "dtype", "bfloat16"),
+        ("cascade", "too_long", "error"),
+        ("hf:x", "base_url", "http://localhost:9/v1"),
+        ("openai:x", "device", "cuda:0"),
+        (None, "max_audio_seconds", 3.0),
+    ],
+)
+def test_settings_that_a_kind_of_model_does_not_read_are_refused(model: str | None, name: str, value: object) -> None:
+    kind = (model or "ckpt").split(":")[0]
+    with pytest.raises(ValueError, match=f"{name}={value} is not read by {kind} models"):
+        ModelSettings(model=model, ckpt=None if model else "x", **{name: value})
 
 
 def test_bad_recogniser() -> None:

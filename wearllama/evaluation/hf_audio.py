@@ -14,6 +14,7 @@ import torch
 from wearllama.audio.timebase import SAMPLE_RATE
 from wearllama.data.prompts import Message
 from wearllama.evaluation.adapters import weights_hash
+from wearllama.evaluation.device import default_device
 from wearllama.evaluation.mono import AudioLimit, Heard, MonoAdapter
 from wearllama.evaluation.output import Output
 
@@ -48,7 +49,7 @@ class HfAudioAdapter(MonoAdapter):
         from transformers import AutoConfig
 
         self.path, self.dtype = path, dtype
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = device or default_device()
         try:
             self.kind = str(AutoConfig.from_pretrained(path).model_type)
         except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from jinja2.exceptions import TemplateError
 from wearllama.data.assets import cache_root
 from wearllama.evaluation.adapters import weights_hash
 from wearllama.evaluation.chat import Conversation, OnReply, Reply
+from wearllama.evaluation.device import default_device
 
 
 def smollm2_folder() -> Path:
@@ -34,7 +35,7 @@ class LocalChat:
         batch_size: int = 8,
     ) -> None:
         self.path = str(smollm2_folder()) if path is None else path
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = device or default_device()
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.batch_size = batch_size
         self._loaded: list[Any] = []
