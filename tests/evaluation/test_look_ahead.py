@@ -48,7 +48,7 @@ def test_what_was_not_trained_is_refused_before_the_run(streaming: Path, ckpt: P
         open_model(command(ckpt=str(streaming), look_ahead=3))
     with pytest.raises(ValueError, match="look_ahead is 6, but this encoder attends to whole clips"):
         open_model(command(ckpt=str(ckpt), look_ahead=6))
-    with pytest.raises(ValueError, match="look_ahead=6 is for ckpt="):
+    with pytest.raises(ValueError, match="look_ahead=6 is not read by cascade models"):
         command(model="cascade", look_ahead=6)
 
 

@@ -246,6 +246,9 @@ def test_bad_model_settings(fields: dict[str, Any], message: str) -> None:
         ("hf:x", "base_url", "http://localhost:9/v1"),
         ("openai:x", "device", "cuda:0"),
         (None, "max_audio_seconds", 3.0),
+        ("hf:x", "look_ahead", 6),
+        ("openai:x", "look_ahead", 6),
+        ("cascade", "max_new_tokens", 5),
     ],
 )
 def test_settings_that_a_kind_of_model_does_not_read_are_refused(model: str | None, name: str, value: object) -> None:

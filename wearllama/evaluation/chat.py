@@ -9,7 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from wearllama.evaluation.unread import refuse_unread
+
 Conversation: TypeAlias = Sequence[Mapping[str, Any]]
+UNREAD = {"openai": ("device", "dtype", "batch_size"), "hf": ("endpoint",), "smollm2": ("endpoint",)}
+"""Settings that a kind of text model does not read: refused where they are given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,8 @@ class ChatConfig:
         if self.max_new_tokens < 1 or self.batch_size < 1:
             raise ValueError(f"max_new_tokens {self.max_new_tokens} or batch_size {self.batch_size} is too small")
         if self.model is not None:
-            split_model(self.model, ("openai", "hf", "smollm2"))
+            kind, _ = split_model(self.model, ("openai", "hf", "smollm2"))
+            refuse_unread(self, UNREAD[kind], f"by {kind} text models")
 
 
 def split_model(name: str, kinds: Sequence[str]) -> tuple[str, str]:

@@ -97,6 +97,7 @@ def run_benchmark(
 
     Prints each one's headline tables and, where there are several, one table of all.
     """
+    command.judges.check(name)
     conditions = parse_conditions(command.condition)
     if command.adaptation == "chunked" and any(condition is not None for condition in conditions):
         raise ValueError(

@@ -8,7 +8,7 @@ rule exists (side-talk), it stands in and is counted.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from wearllama.data.manifest import Example
 from wearllama.evaluation.chat import ChatConfig, open_chat
@@ -16,9 +16,12 @@ from wearllama.evaluation.judges import Judge, JudgeItem, Role, Verdict, load_ro
 from wearllama.evaluation.predictions import Prediction, as_action
 from wearllama.evaluation.scoring import Outcome, answer_aliases
 from wearllama.evaluation.translation import gold_turns, said_turns, session_score
+from wearllama.evaluation.unread import refuse_unread
 from wearllama.evaluation.vgbench import LABEL_BY, serves_assistant
 from wearllama.evaluation.wearvox import QA, TRANSLATION
 
+ROLES: dict[str, tuple[Role, ...]] = {"wearvox": ("qa", "translation"), "vgbench": ("side_talk",), "asr": ()}
+"""Judges that a benchmark has."""
 Apply = Callable[[Sequence[Example], Sequence[Prediction], Sequence[Outcome]], list[Outcome]]
 
 
@@ -37,12 +40,28 @@ class JudgesConfig:
     again: bool = False
     """Ask again where a verdict could not be read."""
 
+    def check(self, benchmark: str) -> None:
+        """ValueError where something is given that the benchmark's judging does not read."""
+        asked = ROLES[benchmark]
+        refuse_unread(self, [role for role in get_args(Role) if role not in asked], f"by {benchmark}, {_judged(asked)}",
+                      prefix="judges.")  # fmt: skip
+        named = [role for role in asked if getattr(self, role).model is not None]
+        for role in asked:
+            if role not in named:
+                refuse_unread(self, [role], f"without judges.{role}.model", prefix="judges.")
+        if not named:
+            refuse_unread(self, ("prompts", "again"), "without a judge", prefix="judges.")
+
     def open(self, role: Role, folder: str | Path, *, progress: bool) -> Judge | None:
         """A role's judge; None where no model is named."""
         config: ChatConfig = getattr(self, role)
         if config.model is None:
             return None
         return Judge(load_role(role, self.prompts), open_chat(config), folder, progress=progress)
+
+
+def _judged(roles: Sequence[Role]) -> str:
+    return f"whose judges are {', '.join(roles)}" if roles else "which nobody judges"
 
 
 class Judges:

@@ -12,15 +12,19 @@ from wearllama.evaluation.chat import ChatConfig, EndpointConfig, open_chat, spl
 from wearllama.evaluation.endpoint_adapter import EndpointAdapter
 from wearllama.evaluation.hf_audio import HfAudioAdapter
 from wearllama.evaluation.mono import AudioLimit, MonoAdapter
+from wearllama.evaluation.unread import refuse_unread
 
 KINDS = ("openai", "hf", "cascade")
 UNREAD = {
-    "ckpt": ("base_url", "endpoint", "max_audio_seconds"),
-    "openai": ("dtype", "device"),
-    "hf": ("base_url", "endpoint"),
-    "cascade": ("base_url", "endpoint", "max_audio_seconds", "too_long", "dtype", "device"),
-}
+    "ckpt": ("base_url", "endpoint", "max_audio_seconds", "asr", "llm"),
+    "openai": ("dtype", "device", "look_ahead", "asr", "llm"),
+    "hf": ("base_url", "endpoint", "look_ahead", "asr", "llm"),
+    "cascade": (
+        "base_url", "endpoint", "max_audio_seconds", "too_long", "dtype", "device", "look_ahead", "max_new_tokens",
+    ),
+}  # fmt: skip
 """Settings that a kind of model does not read: refused where they are given."""
+CASCADES_OWN = "; its own are llm.endpoint, llm.dtype, llm.device, llm.max_new_tokens, asr.device"
 AudioModel: TypeAlias = CheckpointAdapter | MonoAdapter | AdaptedAdapter
 
 
@@ -60,21 +64,11 @@ class ModelSettings:
             raise ValueError("wanted either ckpt=FOLDER or model=openai:NAME | hf:PATH_OR_ID | cascade")
         if self.model is not None:
             split_model(self.model, KINDS)
-        if self.look_ahead is not None and self.ckpt is None:
-            raise ValueError(f"look_ahead={self.look_ahead} is for ckpt=..., not for model={self.model}")
         if self.too_long not in ("auto", "error", "truncate"):
             raise ValueError(f"too_long is {self.too_long!r}, wanted auto, error or truncate")
-        self._refuse_what_is_not_read()
-
-    def _refuse_what_is_not_read(self) -> None:
-        """Settings of another kind of model: a cascade's words would go elsewhere than to the ``base_url`` given."""
+        # A cascade's words, say, would go elsewhere than to the base_url that was given.
         kind = "ckpt" if self.model is None else split_model(self.model, KINDS)[0]
-        plain = ModelSettings.__dataclass_fields__
-        for name in UNREAD[kind]:
-            default = EndpointConfig() if name == "endpoint" else plain[name].default
-            if getattr(self, name) != default:
-                own = "; its own are llm.endpoint, llm.dtype, llm.device, asr.device" if kind == "cascade" else ""
-                raise ValueError(f"{name}={getattr(self, name)} is not read by {kind} models{own}")
+        refuse_unread(self, UNREAD[kind], f"by {kind} models", hint=CASCADES_OWN if kind == "cascade" else "")
 
 
 def open_model(settings: ModelSettings) -> AudioModel:

@@ -17,9 +17,11 @@ from wearllama.evaluation.context_bench.run import BenchConfig, Seat, run_bench
 from wearllama.evaluation.context_bench.spoken import Speaker, SpeechConfig, SpokenAdapter
 from wearllama.evaluation.context_bench.tasks import load_clone
 from wearllama.evaluation.harness import Adapter, HarnessConfig
+from wearllama.evaluation.unread import refuse_unread
 
 LONGEST_REPLY = 1024
 """Tokens, as published."""
+CANDIDATES_OWN = "; a text model's own are candidate.max_new_tokens, candidate.dtype, candidate.device"
 
 
 @dataclass(kw_only=True)
@@ -65,6 +67,17 @@ class ContextBenchCommand:
             raise ValueError("wanted one candidate: ckpt=FOLDER, or candidate.model=hf:PATH, smollm2 or openai:NAME")
         if self.turns == "spoken" and self.ckpt is None:
             raise ValueError(f"turns=spoken needs a model that hears (ckpt=FOLDER); {self.candidate.model} reads text")
+        if self.ckpt is None:
+            refuse_unread(
+                self, ("max_new_tokens", "look_ahead", "dtype", "device"), "without ckpt", hint=CANDIDATES_OWN
+            )
+        else:
+            refuse_unread(self, ("candidate",), "beside ckpt")
+        if self.turns == "text":
+            refuse_unread(self, ("speech",), "with turns=text")
+        for name in ("judge", "ranking_judge"):
+            if getattr(self, name).model is None:
+                refuse_unread(self, (name,), f"without {name}.model")
 
 
 def run_command(command: ContextBenchCommand) -> Path | None:

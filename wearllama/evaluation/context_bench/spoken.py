@@ -34,7 +34,7 @@ class SpeechConfig:
     voice: str = "kokoro/af_sarah"
     """Voice of the wearer; the default is held out of all training here."""
     noise_type: str | None = None
-    """Kind of noise; null draws one where there is an SNR."""
+    """Kind of noise, with ``snr_db``; null draws one where there is an SNR."""
     snr_db: float | None = None
     """Own voice over noise at c_0; null for no noise."""
     level_dbfs: float = -26.0
@@ -43,6 +43,8 @@ class SpeechConfig:
 
     def __post_init__(self) -> None:
         get_voice(self.voice)
+        if self.noise_type is not None and self.snr_db is None:
+            raise ValueError(f"speech.noise_type={self.noise_type} is not heard without speech.snr_db, in dB")
 
 
 class Speaker:

@@ -17,6 +17,7 @@ from wearllama.evaluation.evaluate import Benchmark, Control, evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.models import ModelSettings, open_model
 from wearllama.evaluation.report import Section, render_html, render_markdown
+from wearllama.evaluation.unread import refuse_unread
 from wearllama.evaluation.voxeval import benchmark
 from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig, load_voxeval
 from wearllama.evaluation.voxeval.layout import QUESTIONS
@@ -57,6 +58,12 @@ class VoxEvalCommand(ModelSettings):
             raise ValueError("wanted one of ckpt=, model=, reader.model= and spoken_answers=")
         if others == [None, None]:
             super().__post_init__()
+        else:  # neither a checkpoint's settings nor an audio model's; spoken answers are written down by asr
+            kept = ("ckpt", "model", "asr") if self.reader.model is None else ("ckpt", "model")
+            names = [name for name in ModelSettings.__dataclass_fields__ if name not in kept]
+            refuse_unread(self, names, f"with {'reader.model' if self.spoken_answers is None else 'spoken_answers'}")
+        if self.reader.model is None:
+            refuse_unread(self, ("reader",), "without reader.model")
         if self.reader.model is not None and self.voxeval.input != "text":
             raise ValueError("reader.model reads: give voxeval.input=text, or model=cascade to have it hear")
 
