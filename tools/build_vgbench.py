@@ -37,6 +37,7 @@ from wearllama.data.vgbench_full import PROTOCOLS, BuiltItem, VgBenchPlan, descr
 from wearllama.data.vgbench_lock import check_lock, lock_of
 from wearllama.data.vgbench_mono import FarRoom, far_room, render_mono
 from wearllama.data.vgbench_recorded import place_recordings
+from wearllama.evaluation.unread import refuse_unread
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
 from wearllama_launch import existing_path, launch
@@ -74,6 +75,8 @@ class BuildVgBench:
 
     def __post_init__(self) -> None:
         if self.preset == "demo":
+            if self.plan != DEMO:  # a copy of these settings brings it along
+                refuse_unread(self, ("plan",), "with preset=demo, a plan of its own")
             self.plan = DEMO
 
 
@@ -94,6 +97,7 @@ def main(config: BuildVgBench) -> None:
         print(f"{out_dir}/script.jsonl: {len(lines)} sentences to read")
         return
     bank = RirBank.open(existing_path(config.bank, "bank"))
+    bank.require_array(load_array(config.array))
     key = made_from(VERSION, config, bank=config.bank)
     if built_from(out_dir) == key:
         print(f"{out_dir} is built already (check=true holds its files against lock.json)")

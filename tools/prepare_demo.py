@@ -60,6 +60,7 @@ class PrepareDemo:
 def main(config: PrepareDemo) -> None:
     out_dir = Path(config.out_dir)
     bank = RirBank.open(existing_path(config.bank, "bank"))
+    bank.require_array(load_array(config.array))
     engines, missing = available_engines()
     for sentence in missing:
         print(sentence)
@@ -93,7 +94,7 @@ def main(config: PrepareDemo) -> None:
         root=out_dir,
         seconds=seconds,
         bank=bank,
-        noise=NoiseBank(noises["eval"]),
+        noise=NoiseBank([] if silent else noises["eval"]),
         array=array,
         beam=design_beam(array),
         prompts=prompts,

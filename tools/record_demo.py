@@ -43,8 +43,7 @@ class RecordDemo:
 def main(config: RecordDemo) -> None:
     out_dir, speech = Path(config.out_dir), existing_path(config.speech, "speech")
     bank, array = RirBank.open(existing_path(config.bank, "bank")), load_array(config.array)
-    if bank.num_channels != array.num_mics:
-        raise ValueError(f"bank={config.bank} has {bank.num_channels} channels, array={array.name} {array.num_mics}")
+    bank.require_array(array)
     noises, silent = noise_folders(speech)
     for sentence in silent:
         print(sentence)
@@ -54,7 +53,7 @@ def main(config: RecordDemo) -> None:
         root=speech,
         seconds=clip_seconds(speech, clips_of(wearvox + [item.scene for item in vgbench], speech)),
         bank=bank,
-        noise=NoiseBank(noises["eval"]),
+        noise=NoiseBank([] if silent else noises["eval"]),
         array=array,
         beam=design_beam(array),
         prompts=load_prompts(style="compact"),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,16 @@ def test_training_rows_alone_are_those_of_the_whole(build, tmp_path: Path) -> No
     assert [row.id for row in part] == [row.id for row in whole] and part
     files = {name for row in part if row.audio for name in row.audio.values()}
     assert {name for name in lock["files"] if name.startswith("audio/")} == files
+
+
+def test_a_bank_of_another_array_is_refused(build, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is of array 'glasses5', wanted 'easycom4'"):
+        build(tmp_path, array="easycom4")
+
+
+def test_the_demos_plan_is_its_own(load_script) -> None:
+    tool = load_script("tools", "build_vgbench")
+    with pytest.raises(ValueError, match=r"plan\.switch_pairs=10 is not read with preset=demo"):
+        tool.BuildVgBench(preset="demo", plan=tool.VgBenchPlan(switch_pairs=10))
+    demo = tool.BuildVgBench(preset="demo")
+    assert demo.plan == tool.DEMO == replace(demo, workers=1).plan

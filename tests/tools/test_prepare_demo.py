@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from wearllama.audio.array import load_array
+from wearllama.simulation.bank_config import BankConfig
+from wearllama.simulation.build import build_bank
+from wearllama.simulation.scenes import SceneConfig
 from wearllama_launch import compose_config
 
 
@@ -64,3 +68,12 @@ def test_missing_bank_is_a_clear_error(tool, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         tool.main()
     assert ended.value.code == 2 and "bank" in capsys.readouterr().err
+
+
+def test_a_bank_of_another_array_is_refused(tool, tmp_path):
+    scene = SceneConfig(wearer_poses=1, partners=1, bystanders=1, noises=1)
+    config = BankConfig(train_rooms=0, eval_rooms=1, taps=1600, scene=scene)
+    bank = build_bank(config, load_array("glasses5"), tmp_path / "bank", progress=False).path
+    settings = tool.PrepareDemo(out_dir=str(tmp_path / "d"), bank=str(bank), array="easycom4")
+    with pytest.raises(ValueError, match="is of array 'glasses5', wanted 'easycom4'"):
+        tool.main.__wrapped__(settings)

@@ -1,10 +1,12 @@
 """The demo's scenes heard by another array: same rows and scenes, the array's channels, and errors that say why."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import yaml
 
 from wearllama.audio.array import load_array
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
@@ -70,9 +72,21 @@ def test_same_rows_and_scenes_with_the_arrays_channels(tool, speech, banks, tmp_
         load_wearvox(folders["aria7"] / "wearvox", WearVoxConfig())
 
 
+def mirrored(folder: Path) -> Path:
+    """An array of as many microphones in other places."""
+    array = load_array("glasses5")
+    (folder / "mirrored.yaml").write_text(yaml.safe_dump({
+        **asdict(array), "name": "mirrored", "mouth": list(array.mouth),
+        "positions": [[-x, y, z] for x, y, z in array.positions],
+    }))  # fmt: skip
+    return folder / "mirrored.yaml"
+
+
 def test_bank_and_array_must_agree_and_clips_be_there(tool, speech, banks, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="7 channels, array=glasses5 5"):
+    with pytest.raises(ValueError, match="is of array 'aria7', wanted 'glasses5'"):
         record(tool, speech, tmp_path, banks["aria7"], "glasses5")
+    with pytest.raises(ValueError, match="is of array 'glasses5', wanted 'mirrored'"):
+        record(tool, speech, tmp_path, banks["glasses5"], str(mirrored(tmp_path)))
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"clips are not in .*empty.*prepare_demo"):
         record(tool, tmp_path / "empty", tmp_path, banks["glasses5"], "glasses5")
