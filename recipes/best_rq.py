@@ -26,11 +26,10 @@ from wearllama.data.pretraining_scenes import SceneConfig, SceneSource, Utteranc
 from wearllama.modeling.best_rq import BestRqConfig, EncoderForBestRq
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
-from wearllama.training.checkpoint import fingerprint
 from wearllama.training.encoder import export_encoder, load_start
 from wearllama.training.meters import CodebookMeter
 from wearllama.training.pretraining import HeldOut, run_pretraining
-from wearllama.training.pretraining_config import PretrainingSettings
+from wearllama.training.pretraining_config import PretrainingSettings, run_fingerprint
 from wearllama_launch import existing_path, launch, rank, world_size
 
 Clip = TypeVar("Clip")
@@ -68,6 +67,11 @@ class BestRq(PretrainingSettings):
         super().__post_init__()
         if not 0.0 <= self.held_out < 1.0:
             raise ValueError(f"held_out is {self.held_out}, wanted a share of at least 0 and below 1")
+        unread = {"clips": ClipConfig()} if self.bank else {"noise_folders": [], "scenes": SceneConfig()}
+        for name, plain in unread.items():
+            if getattr(self, name) != plain:
+                when = "without" if self.bank else "with"
+                raise ValueError(f"{name} is {getattr(self, name)}, which is read {when} a bank alone")
 
 
 @launch("best_rq", BestRq)
@@ -88,7 +92,7 @@ def main(config: BestRq) -> None:
         CodebookMeter(),
         held_out=unseen
         and HeldOut(batches=batches_of(unseen, config, HELD_OUT_BATCHES * world_size()), meter=CodebookMeter()),
-        fingerprint=run_fingerprint(config),
+        fingerprint=run_fingerprint(config, config.bank, absent={"held_out": 0.0}),
     )
     if result.stopped_by is not None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
@@ -161,16 +165,6 @@ def mixtures(config: BestRq, data: Path) -> tuple[Source, Source | None]:
         return MixtureSource(scenes, channels=config.channels)
 
     return source(seen), source(unseen) if unseen else None
-
-
-def run_fingerprint(config: BestRq) -> str:
-    """What decides the batches and weights: a longer run, or one on other machinery, is the same run."""
-    settings = asdict(config)
-    for name in ("run_dir", "export", "workers", "threads", "log_every", "save_steps", "max_steps", "decay_steps"):
-        settings.pop(name)
-    if not settings["held_out"]:  # runs from before it was known
-        settings.pop("held_out")
-    return fingerprint(settings, [Path(config.bank) / "meta.json"] if config.bank else [])
 
 
 def describe(model: EncoderForBestRq, config: BestRq) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from sft import is_trained  # beside this script
+from sft import claim, is_trained  # beside this script
 from transformers import set_seed
 from transformers.utils import logging as transformers_logging
 
@@ -79,7 +79,7 @@ def main(config: GrpoCommand) -> None:
         print(f"{run_dir / FINAL} is trained already with these settings and data")
         return
     if rank() == 0:
-        made_from.record(run_dir)
+        claim(run_dir, made_from)
 
     transformers_logging.disable_progress_bar()
     set_seed(config.train.seed)

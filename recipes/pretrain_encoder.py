@@ -26,7 +26,7 @@ from wearllama.simulation.noise import NoiseBank
 from wearllama.training.encoder import export_encoder, load_start, word_error_rate
 from wearllama.training.meters import Averages
 from wearllama.training.pretraining import run_pretraining
-from wearllama.training.pretraining_config import PretrainingSettings
+from wearllama.training.pretraining_config import PretrainingSettings, run_fingerprint
 from wearllama_launch import existing_path, launch, rank, world_size
 
 
@@ -55,6 +55,9 @@ def main(config: PretrainEncoder) -> None:
     torch.manual_seed(config.seed)
     run_dir, corpus = Path(config.run_dir), existing_path(config.corpus, "corpus")
     utterances = read_utterances(corpus, config)
+    voices = {u.voice for u in utterances}
+    if unknown := sorted(set(config.validation_voices) - voices):
+        raise ValueError(f"validation_voices has {unknown}, wanted some of the corpus's: {sorted(voices)}")
     held_out = [u for u in utterances if u.voice in config.validation_voices]
     training = [u for u in utterances if u.voice not in config.validation_voices]
     print(f"{len(training)} training utterances, {len({u.voice for u in training})} voices; {len(held_out)} held out")
@@ -72,7 +75,9 @@ def main(config: PretrainEncoder) -> None:
     if config.init and not load_start(model, Path(config.init)):
         print(f"init={config.init}: only the encoder is taken, the heads start anew")
     print(f"encoder: {sum(p.numel() for p in model.encoder.parameters()) / 1e6:.2f} M parameters")
-    result = run_pretraining(model, batches, config, run_dir, Averages(LOSSES))
+    result = run_pretraining(
+        model, batches, config, run_dir, Averages(LOSSES), fingerprint=run_fingerprint(config, config.bank, absent={})
+    )
     if result.stopped_by is not None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
         sys.exit(128 + result.stopped_by)

@@ -7,6 +7,7 @@ Run as: python recipes/sft.py experiment=demo run_dir=runs/demo/sft
 A run that was stopped goes on when it is started again with the same run_dir; the trained model is run_dir/final.
 """
 
+import json
 import shutil
 import sys
 import time
@@ -20,10 +21,12 @@ from transformers.utils import logging as transformers_logging
 
 from wearllama.atomic import write_text
 from wearllama.data.collate import Collator
-from wearllama.data.sampling import BatchConfig
+from wearllama.data.dataset import ExampleDataset
+from wearllama.data.sampling import BatchConfig, BucketBatchSampler
 from wearllama.modeling.encoder_io import find_encoder, stored_config, weight_files
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.modeling.fusion import FusionConfig
+from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.training.align import align_projector
 from wearllama.training.checkpoint import (
     FINAL,
@@ -35,6 +38,7 @@ from wearllama.training.checkpoint import (
 from wearllama.training.config import TrainConfig
 from wearllama.training.data import SftData, batch_sampler, load_sets
 from wearllama.training.provenance import Origin
+from wearllama.training.resume import FINGERPRINT
 from wearllama.training.sft import run_sft
 from wearllama_launch import LaunchError, existing_path, launch, rank, world_size
 
@@ -69,6 +73,8 @@ class SftCommand:
             self.model = replace(self.model, encoder=self.encoder)  # its own checks follow from the choice
         if self.model.encoder == "scratch":
             self.align = False  # a random encoder has no words to align with
+        if self.init_without and self.init is None:
+            raise ValueError(f"init_without is {list(self.init_without)}, which only init=... reads")
 
 
 @launch("sft", SftCommand)
@@ -79,24 +85,24 @@ def main(config: SftCommand) -> None:
         existing_path(config.data.bank, "data.bank")
     for bank in config.data.other_banks:
         existing_path(bank, "data.other_banks")
+    check_word_path(config)
     made_from = origin(config)
     if config.resume == "never":
         set_aside(run_dir)
-    if is_trained(run_dir, made_from, config.changed) and config.resume != "never":
+    elif is_trained(run_dir, made_from, config.changed):
         print(f"{run_dir / FINAL} is trained already with these settings and data")
         return
     if config.resume == "must" and last_complete_checkpoint(run_dir) is None:
         raise LaunchError(f"resume=must, but {run_dir} has no whole checkpoint")
     if rank() == 0:
-        made_from.record(run_dir)
+        claim(run_dir, made_from)
 
     transformers_logging.disable_progress_bar()  # of writing weights; training has its own
     set_seed(config.train.seed)
     processor = build_processor(config.model)
     model = build_model(config.model, processor)
     if config.init is not None:
-        stored = () if config.model.encoder == "scratch" else ("encoder.",)
-        load_initial_weights(model, existing_path(config.init, "init"), keep=(*stored, *config.init_without))
+        start_from(model, config)
     if config.align and "ctc" in stored_config(config.model.encoder):
         align_projector(model, processor, config.model.encoder)
     elif config.align and rank() == 0:
@@ -104,15 +110,15 @@ def main(config: SftCommand) -> None:
             f"align: {config.model.encoder} was pre-trained without words, the projector's word path starts at random"
         )
     sets = load_sets(config.data, processor, seed=config.train.seed)
-    sampler = batch_sampler(
-        sets.train,
-        processor,
-        model.config.positions_per_frame,
-        config.batches,
-        seed=config.train.seed,
-        rank=rank(),
-        world_size=world_size(),
-    )
+
+    def batches(rows: ExampleDataset, settings: BatchConfig) -> BucketBatchSampler:
+        seed, positions = config.train.seed, model.config.positions_per_frame
+        return batch_sampler(rows, processor, positions, settings, seed=seed, rank=rank(), world_size=world_size())
+
+    sampler, validation_sampler = batches(sets.train, config.batches), None
+    if config.train.eval_every and sets.validation is not None:
+        each_once = replace(config.batches, weights={}, source_weights={}, temperature=1.0)
+        validation_sampler = batches(sets.validation, each_once)
     describe(model, len(sets.train), sampler.padding_ratio(), config)
     result = run_sft(
         model=model,
@@ -122,7 +128,8 @@ def main(config: SftCommand) -> None:
         collator=Collator(processor),
         config=config.train,
         run_dir=run_dir,
-        validation_data=sets.validation,
+        validation_data=sets.validation if config.train.eval_every else None,
+        validation_sampler=validation_sampler,
         facts={"fingerprint": made_from.fingerprint},
         tolerance=config.data.tolerance,
     )
@@ -130,6 +137,29 @@ def main(config: SftCommand) -> None:
         print(f"stopped after step {result.steps}; the same command with run_dir={run_dir} goes on from there")
         sys.exit(128 + result.stopped_by)
     print(f"trained model: {result.model_dir}")
+
+
+def start_from(model: WearLlamaForConditionalGeneration, config: SftCommand) -> None:
+    """The weights of ``init``; an encoder among them is no random one, and stays frozen where ``freeze`` says so."""
+    kept = (*(() if config.model.encoder == "scratch" else ("encoder.",)), *config.init_without)
+    source = existing_path(config.init, "init")
+    load_initial_weights(model, source, keep=kept)
+    if "encoder.".startswith(kept):
+        return
+    model.config.freeze = dict(config.model.freeze)
+    model.apply_freeze()
+
+
+def check_word_path(config: SftCommand) -> None:
+    """ValueError where ``align`` would write over the word path that ``init`` has trained."""
+    if not (config.align and config.init) or "projector.words.weight".startswith(tuple(config.init_without)):
+        return
+    stored = json.loads((weights_file(existing_path(config.init, "init")).parent / "config.json").read_text())
+    if not stored.get("freeze", {}).get("projector"):
+        raise ValueError(
+            f"align=true would write over the word path that init={config.init} has trained: wanted align=false, or "
+            "init_without=[projector.] for a new projector"
+        )
 
 
 NEVER_DECIDES = (
@@ -172,6 +202,9 @@ def data_files(config: SftCommand) -> list[str]:
     files += [str(Path(bank) / "meta.json") for bank in config.data.banks]
     if config.model.encoder != "scratch":
         files += map(str, weight_files(find_encoder(config.model.encoder)))
+    decoder = Path(config.model.decoder).expanduser()
+    if decoder.is_dir():
+        files += map(str, sorted([*decoder.glob("*.safetensors"), *decoder.glob("*.json")]))
     if config.init is not None:
         files += map(str, weight_files(weights_file(existing_path(config.init, "init"))))
     return files
@@ -179,7 +212,7 @@ def data_files(config: SftCommand) -> list[str]:
 
 def is_trained(run_dir: Path, made_from: Origin, changed: str) -> bool:
     """Whether run_dir/final is this very run; a run of other settings is refused or set aside (see ``changed``)."""
-    note = run_dir / "fingerprint.txt"
+    note = run_dir / FINGERPRINT
     before = note.read_text().strip() if note.is_file() else None
     if before not in (None, made_from.fingerprint):
         what = "; ".join(made_from.differences(run_dir)) or f"see {run_dir}/launches"
@@ -191,14 +224,18 @@ def is_trained(run_dir: Path, made_from: Origin, changed: str) -> bool:
         if rank() == 0:
             print(f"{run_dir} begins anew, other than before: {what}")
         set_aside(run_dir)
-    if rank() == 0:
-        write_text(note, made_from.fingerprint + "\n")
     final = completed_facts(run_dir / FINAL)
     return final is not None and final.get("fingerprint") == made_from.fingerprint
 
 
+def claim(run_dir: Path, made_from: Origin) -> None:
+    """Write down whose run the folder is."""
+    write_text(run_dir / FINGERPRINT, made_from.fingerprint + "\n")
+    made_from.record(run_dir)
+
+
 def set_aside(run_dir: Path) -> None:
-    """Move the old model and checkpoints into run_dir/before-TIME; every rank returns after rank 0 has done so."""
+    """Rank 0 moves the old model and checkpoints into run_dir/before-TIME; training begins when all ranks have met."""
     old = [path for name in ("checkpoint-*", FINAL, "log.jsonl", "rows-rank*.jsonl") for path in run_dir.glob(name)]
     if rank() == 0 and old:
         folder = run_dir / time.strftime("before-%Y%m%d-%H%M%S")

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,9 +8,11 @@ from tiny_wearllama import DECODER, ENCODER, HEARD, READ, build, clip, tiny_conf
 from transformers import AutoModel, LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import align_special_tokens
 
+from wearllama.modeling.configuration import WearLlamaConfig
 from wearllama.modeling.encoder_io import load_encoder
-from wearllama.modeling.factory import build_model, build_processor, load_checkpoint
+from wearllama.modeling.factory import ModelConfig, build_model, build_processor, load_checkpoint
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
+from wearllama.modeling.projector import ProjectorConfig
 
 LORA = {"r": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
 
@@ -195,6 +198,32 @@ def test_bad_encoder_folders_are_refused(tmp_path):
 def test_freeze_that_matches_nothing_is_refused():
     with pytest.raises(ValueError, match=r"no parameter starts with .'encodr'"):
         build(freeze={"encodr": True})
+
+
+def test_a_mistyped_field_of_the_decoder_is_refused():
+    with pytest.raises(ValueError, match=r"num_hidden_layer is no setting of llama: num_hidden_layers\?"):
+        ModelConfig(decoder_config={"model_type": "llama", "num_hidden_layer": 2})
+
+
+def test_a_pretrained_decoder_needs_its_own_tokenizer(pretrained):
+    config = replace(tiny_config(), decoder=str(pretrained), tokenizer="packaged")
+    with pytest.raises(ValueError, match=r"wanted model\.tokenizer=decoder"):
+        build_processor(config)
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({"adapter_width": 24, "adapter_heads": 2, "causal": True}, "causal is True, which a projector with adapter_width"),
+    ({"adapter_heads": 2}, "adapter_heads is 2, which a projector without adapter_width"),
+])  # fmt: skip
+def test_settings_of_the_other_projector_are_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        ProjectorConfig(**given)
+
+
+def test_an_adapter_hears_whole_clips():
+    encoder = {"subsampling": "stacking", "causal": True, "contexts": [[70, 0]]}
+    with pytest.raises(ValueError, match=r"encoder\.contexts is \[\[70, 0\]\] with projector\.adapter_width=24"):
+        WearLlamaConfig(encoder=encoder, projector={"adapter_width": 24, "adapter_heads": 2})
 
 
 def test_unknown_fields_are_refused():

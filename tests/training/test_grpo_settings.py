@@ -6,7 +6,7 @@ import pytest
 
 from wearllama.training.grpo import check_settings
 from wearllama.training.grpo_config import GrpoConfig
-from wearllama_launch import LaunchError, compose_config
+from wearllama_launch import compose_config
 
 UNREAD = {
     "parallel": "fsdp2", "accumulation": 2, "rates": {"projector": 0.1}, "packed": True, "ema": 0.9, "distill": 0.5,
@@ -35,5 +35,5 @@ def test_checkpoints_fall_between_uses_of_completions(quick: Any) -> None:
 )
 def test_the_recipe_refuses_data_that_one_side_would_not_see(load_script: Any, changes: list[str], said: str) -> None:
     recipe = load_script("recipes", "grpo")
-    with pytest.raises((ValueError, LaunchError), match=said):
+    with pytest.raises(ValueError, match=said):
         compose_config("grpo", recipe.GrpoCommand, ["experiment=tiny_grpo", "ckpt=x", "data.manifest=x", *changes])

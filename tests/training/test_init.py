@@ -77,6 +77,38 @@ def test_what_is_trained_stays_as_the_new_run_says(tiny: ModelConfig, finished: 
     assert trained and not any(name.startswith("projector.") for name in trained)
 
 
+def test_an_encoder_that_init_brings_stays_frozen(
+    recipe: ModuleType, tiny: ModelConfig, finished: Path, manifest: Path
+) -> None:
+    """experiment=tiny has encoder=scratch: a random encoder is trained, this one is none."""
+    base = ["experiment=tiny", f"data.manifest={manifest}", f"init={finished}", "model.freeze.encoder=true"]
+    for overrides, frozen in ([], True), (["init_without=[encoder.]"], False):
+        config, _ = compose_config("sft", recipe.SftCommand, [*base, *overrides])
+        _, model = fresh(config.model)
+        recipe.start_from(model, config)
+        assert model.encoder_frozen == frozen
+
+
+def test_a_trained_word_path_is_not_written_over(recipe: ModuleType, tmp_path: Path) -> None:
+    def command(**changes: Any) -> Any:
+        config, _ = compose_config("sft", recipe.SftCommand, ["experiment=demo", f"init={tmp_path}"])
+        return replace(config, **changes)
+
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text('{"freeze": {"encoder": true, "projector": true}}')
+    recipe.check_word_path(command())  # a decoder that only read
+    (tmp_path / "config.json").write_text('{"freeze": {"encoder": true}}')
+    with pytest.raises(ValueError, match=rf"that init={tmp_path} has trained: wanted align=false"):
+        recipe.check_word_path(command())
+    recipe.check_word_path(command(align=False))
+    recipe.check_word_path(command(init_without=("projector.",)))
+
+
+def test_init_without_needs_init(recipe: ModuleType) -> None:
+    with pytest.raises(ValueError, match=r"only init=\.\.\. reads"):
+        compose_config("sft", recipe.SftCommand, ["experiment=demo", "init_without=[projector.]"])
+
+
 def test_a_folder_without_a_model_is_named(recipe: ModuleType, manifest: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=rf"init={tmp_path}: .*{tmp_path}/model\.safetensors.*/final/model\.safetensors"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from wearllama.audio.array import load_array
 from wearllama.data.audio_folder import AudioClip, load_clips
@@ -25,6 +25,8 @@ from wearllama.modeling.factory import ModelConfig, build_model, build_processor
 from wearllama.modeling.streaming import StreamingSession
 from wearllama.simulation.build import BankConfig, build_bank
 from wearllama.simulation.scenes import SceneConfig
+from wearllama.training.checkpoint import mark_complete
+from wearllama.training.encoder import initial_weights
 from wearllama.training.pretraining_config import PretrainingSettings
 from wearllama.training.resume import LOG, prepare
 from wearllama_launch import compose_config
@@ -76,7 +78,9 @@ def run(best_rq: ModuleType, recordings: Path) -> Run:
     """recipes/best_rq.py in this process, on the recordings unless told otherwise."""
 
     def start(run_dir: Path, *overrides: str, data: Path = recordings) -> None:
-        common = [f"data={data}", "clips.batch_seconds=5", "clips.buckets=2", f"run_dir={run_dir}"]
+        mixed = any(override.startswith("bank=") for override in overrides)
+        cut = [] if mixed else ["clips.batch_seconds=5", "clips.buckets=2"]
+        common = [f"data={data}", *cut, f"run_dir={run_dir}"]
         config, _ = compose_config("best_rq", best_rq.BestRq, [*common, *QUICK, *TINY, *overrides])
         best_rq.main.__wrapped__(config)
 
@@ -275,6 +279,10 @@ def test_a_teacher_alone_needs_no_transcripts(
     for path in recordings.glob("*.wav"):
         np.save(corpus / "teacher" / f"{path.name}.npy", rng.standard_normal((9, 6)).astype(np.float16))
     pretrain_encoder.main.__wrapped__(config)
+    with pytest.raises(ValueError, match="holds a run of other settings"):
+        pretrain_encoder.main.__wrapped__(replace(config, learning_rate=1e-4))
+    with pytest.raises(ValueError, match=r"validation_voices has \['nobody'\]"):
+        pretrain_encoder.main.__wrapped__(replace(config, validation_voices=["nobody"]))
     lines = log_lines(tmp_path / "run")
     assert len(lines) == 3 and "piece" not in lines[0] and "char" not in lines[0]
     assert lines[0]["loss"] == pytest.approx(lines[0]["teacher"], abs=1e-3)
@@ -338,6 +346,25 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     (tmp_path / LOG).write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     prepare(tmp_path, None)
     assert (tmp_path / LOG).read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_init_takes_no_checkpoint_that_was_cut_short(tmp_path: Path) -> None:
+    for step, whole in (2, True), (4, False):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        save_file({"weight": torch.tensor([float(step)])}, folder / "model.safetensors")
+        if whole:
+            mark_complete(folder, {})
+    assert initial_weights(tmp_path)["weight"].item() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [(["noise_folders=[x]"], "noise_folders is .* with a bank"), (["bank=x", "clips.resample=true"], "without a bank")],
+)
+def test_settings_of_the_other_source_are_refused(best_rq: ModuleType, changes: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        compose_config("best_rq", best_rq.BestRq, ["data=x", *changes])
 
 
 def test_bad_settings_are_named() -> None:

@@ -19,8 +19,9 @@ from wearllama.data.collate import Collator
 from wearllama.data.sampling import BatchConfig
 from wearllama.modeling.factory import ModelConfig, build_model, build_processor, load_checkpoint
 from wearllama.training import callbacks
-from wearllama.training.checkpoint import completed_facts, last_complete_checkpoint
+from wearllama.training.checkpoint import complete_checkpoints, completed_facts, last_complete_checkpoint
 from wearllama.training.data import SftData, batch_sampler, load_sets
+from wearllama.training.resume import announce
 from wearllama.training.sft import FINAL, NonFiniteLossError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,6 +120,24 @@ def test_crashed_between_checkpoints_and_resumed_equals_uninterrupted(
     (tmp_path / "checkpoint-5" / "model.safetensors").write_bytes(b"half")
     train(tmp_path)
     assert_same_run(whole, tmp_path)
+
+
+def test_a_resumed_run_saves_and_logs_as_often_as_it_says(
+    tmp_path: Path, train: Callable[..., Any], quick: Callable[..., Any]
+) -> None:
+    train(tmp_path, collate=calls_at(3, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    train(tmp_path, quick(save_every=10, log_every=2))
+    assert [path.name for path in complete_checkpoints(tmp_path)] == ["checkpoint-3", "checkpoint-6"]
+    assert sorted(losses(tmp_path / "checkpoint-6")) == [1, 2, 3, 4, 6]
+
+
+def test_going_on_with_other_ranks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(2):
+        (tmp_path / f"rng_state_{rank}.pth").touch()
+    announce(tmp_path, 2)
+    assert capsys.readouterr().out == f"going on from {tmp_path}\n"
+    announce(tmp_path, 4)
+    assert "2 ranks wrote it, 4 go on" in capsys.readouterr().out
 
 
 def test_workers_change_nothing(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -83,9 +84,56 @@ def test_bad_training_settings_are_refused() -> None:
         ({"keep_checkpoints": 1}, "train.keep_checkpoints"),
         ({"learning_rate": 3.0}, "train.learning_rate"),
         ({"deepspeed": "conf/nothing.json"}, "no such file"),
+        ({"decay_steps": 10}, "train.schedule=wsd"),
     ]:
         with pytest.raises(ValueError, match=word):
             TrainConfig(**changes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"zero_optimization": {"stage": 3}}, "stage is 3, train.parallel is zero2"),
+        ({"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW"}}, "has its own optimizer"),
+        ({"zero_optimization": {"stage": 2}, "scheduler": {"type": "WarmupLR"}}, "has its own scheduler"),
+    ],
+)
+def test_a_deepspeed_file_that_says_otherwise_is_refused(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=said):
+        TrainConfig(parallel="zero2", deepspeed=str(own))
+
+
+def test_resume_never_sets_a_run_of_other_settings_aside(manifest: Path, tmp_path: Path) -> None:
+    def run(*overrides: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "recipes/sft.py", "experiment=tiny", f"data.manifest={manifest}",
+                   f"run_dir={tmp_path}", *overrides]  # fmt: skip
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+
+    assert run("train.steps=2").returncode == 0
+    again = run("train.steps=3", "resume=never")
+    assert again.returncode == 0, again.stderr
+    assert completed_facts(tmp_path / "final")["steps"] == 3
+    [old] = tmp_path.glob("before-*/final")
+    assert completed_facts(old)["steps"] == 2
+
+
+def test_the_fingerprint_follows_a_pretrained_decoders_files(recipe: ModuleType, tmp_path: Path) -> None:
+    rows, decoder = tmp_path / "rows.jsonl", tmp_path / "decoder"
+    rows.write_text("{}\n")
+    decoder.mkdir()
+
+    def mark() -> str:
+        overrides = ["experiment=tiny", f"data.manifest={rows}", f"model.decoder={decoder}", "model.tokenizer=decoder"]
+        return recipe.origin(compose_config("sft", recipe.SftCommand, overrides)[0]).fingerprint
+
+    found = [mark()]
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (decoder / name).write_text("{}")
+        found.append(mark())
+    assert len(set(found)) == 4
 
 
 def test_the_fingerprint_follows_what_decides_the_weights(recipe: ModuleType, tmp_path: Path) -> None:
@@ -110,7 +158,7 @@ def test_a_changed_run_is_refused_or_set_aside(
     rows.write_text("{}\n")
     first, other = (Origin({"train": {"steps": steps}, "align": True}, [rows]) for steps in (3, 4))
     assert not recipe.is_trained(tmp_path, first, "refuse")
-    first.record(tmp_path)
+    recipe.claim(tmp_path, first)
     (tmp_path / "final").mkdir()
     mark_complete(tmp_path / "final", {"fingerprint": first.fingerprint})
     assert recipe.is_trained(tmp_path, first, "refuse")

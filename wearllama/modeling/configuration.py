@@ -65,6 +65,11 @@ class WearLlamaConfig(PreTrainedConfig):
                 f"{self.projector['adapter_width']} give {100 / stride:g} embeddings a second, wanted 12.5: "
                 "convolution goes without an adapter, stacking with one"
             )
+        if self.encoder["contexts"] and self.projector["adapter_width"]:
+            raise ValueError(
+                f"encoder.contexts is {self.encoder['contexts']} with projector.adapter_width="
+                f"{self.projector['adapter_width']}: the adapter attends to whole clips, so no look-ahead would hold"
+            )
         if self.max_audio_seconds <= 0:
             raise ValueError(f"max_audio_seconds must be above zero, found {self.max_audio_seconds}")
         super().__post_init__(**kwargs)

@@ -1,11 +1,13 @@
 """Models by scale: a plain ``ModelConfig`` (conf/model/*.yaml) in, a processor and a model out."""
 
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import wearllama.modeling.auto  # noqa: F401  (Auto classes must know WearLlama before a checkpoint is opened)
 from wearllama.audio.array import load_array
@@ -38,7 +40,8 @@ class ModelConfig:
     decoder: str = "scratch"
     """``scratch``, or a local folder or hub id of a Llama-family causal LM."""
     decoder_config: dict[str, Any] = field(default_factory=dict)
-    """Fields of the decoder's config (with ``model_type``, default llama) when it starts from scratch."""
+    """Fields of the decoder's config (with ``model_type``, default llama) when it starts from scratch; a pretrained one
+    has its own. ``vocab_size`` is for plans alone: a decoder that is built has the tokenizer's."""
     tokenizer: str = "packaged"
     """``packaged``, ``decoder`` (the decoder's own) or a folder."""
     channels: str = "mc"
@@ -62,6 +65,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.tokenizer == "decoder" and self.decoder == "scratch":
             raise ValueError("model.tokenizer=decoder needs a pretrained model.decoder; scratch has no tokenizer")
+        _check_names(self.decoder_config)
         if not hasattr(torch, self.dtype):
             raise ValueError(f"model.dtype is {self.dtype!r}, wanted float32, bfloat16 or float16")
 
@@ -77,6 +81,7 @@ def build_processor(config: ModelConfig) -> WearLlamaProcessor:
     """Tokenizer with this project's tokens, front end of the stored encoder, array and its beam."""
     text_config = _text_config(config)
     tokenizer = _tokenizer(config)
+    _refuse_foreign_tokenizer(config, text_config.vocab_size, len(tokenizer))
     tokenizer.model_max_length = text_config.max_position_embeddings
     frontend = None if config.encoder == "scratch" else stored_config(config.encoder).get("frontend")
     return WearLlamaProcessor(
@@ -188,6 +193,24 @@ def _tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     tokenizer = AutoTokenizer.from_pretrained(path)
     add_project_tokens(tokenizer)
     return tokenizer
+
+
+def _check_names(decoder_config: dict[str, Any]) -> None:
+    """The library takes names that no model reads, and so mistyped ones, without a word."""
+    kind = decoder_config.get("model_type", "llama")
+    known = dir(CONFIG_MAPPING[kind]()) if kind in CONFIG_MAPPING else list(decoder_config)
+    for name in decoder_config:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise ValueError(f"model.decoder_config.{name} is no setting of {kind}" + (f": {near[0]}?" if near else ""))
+
+
+def _refuse_foreign_tokenizer(config: ModelConfig, vocab_size: int, tokens: int) -> None:
+    if config.tokenizer == "packaged" and config.decoder != "scratch" and vocab_size != tokens:
+        raise ValueError(
+            f"model.decoder={config.decoder} has a vocabulary of {vocab_size}, the packaged tokenizer one of {tokens}: "
+            "wanted model.tokenizer=decoder"
+        )
 
 
 def _text_config(config: ModelConfig) -> Any:

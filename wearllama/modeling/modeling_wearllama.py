@@ -250,7 +250,7 @@ class WearLlamaForConditionalGeneration(PreTrainedModel, GenerationMixin):
         loss = logits = losses_N = None
         if labels is not None:
             logits, losses_N = self._target_losses(hidden_BSE, labels)
-            loss = losses_N.sum() / _divisor(num_items_in_batch, losses_N)
+            loss = losses_N.sum() / num_targets(num_items_in_batch, losses_N)
             losses_N, logits = losses_N.detach(), logits if target_logits else None
         else:
             keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
@@ -341,8 +341,8 @@ def _parts(names: list[str]) -> str:
     return "/".join(sorted({name.split(".")[0].lstrip("('") for name in names}))
 
 
-def _divisor(num_items: Tensor | int | None, losses_N: Tensor) -> Tensor | int:
-    """What the sum of losses is divided by; the targets here where nobody counted them, 1 in a step without any."""
+def num_targets(num_items: Tensor | int | None, losses_N: Tensor) -> Tensor | int:
+    """What a sum over targets is divided by; the targets here where nobody counted them, 1 in a step without any."""
     if num_items is None:
         return max(1, losses_N.numel())
     return num_items.to(losses_N.device).clamp_min(1) if isinstance(num_items, Tensor) else max(1, num_items)

@@ -25,6 +25,11 @@ from torch import Tensor, nn
 from wearllama.modeling.adapter import ADAPTER_STRIDE, Adapter, adapter_frames
 from wearllama.modeling.fusion import FusionConfig
 
+NETWORK = ("hidden_mult", "kernel", "causal", "dropout")
+"""Settings of the per-frame network alone."""
+ADAPTER = ("adapter_ff_width", "adapter_heads")
+"""Settings of the adapter alone."""
+
 
 @dataclass(kw_only=True)
 class ProjectorConfig:
@@ -57,6 +62,12 @@ class ProjectorConfig:
             raise ValueError(f"projector.pieces {self.pieces} and adapter_width {self.adapter_width}: wanted 0 or more")
         if self.adapter_width and self.pieces:
             raise ValueError("projector.pieces reads the encoder's frames one by one: not with projector.adapter_width")
+        unread = NETWORK if self.adapter_width else ADAPTER
+        plain = type(self).__dataclass_fields__
+        if wrong := [name for name in unread if getattr(self, name) != plain[name].default]:
+            kind = "with" if self.adapter_width else "without"
+            raise ValueError(f"projector.{wrong[0]} is {getattr(self, wrong[0])}, which a projector {kind} "
+                             f"adapter_width does not read")  # fmt: skip
         if self.adapter_width and (self.adapter_width % self.adapter_heads or self.adapter_ff_width < 1):
             raise ValueError(
                 f"projector.adapter_width {self.adapter_width} must split into {self.adapter_heads} heads, and "

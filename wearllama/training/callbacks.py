@@ -99,6 +99,15 @@ class MarkCheckpoints(TrainerCallback):
             mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}", {"step": state.global_step})
 
 
+class OwnIntervals(TrainerCallback):
+    """A resumed run saves, logs and evaluates as often as this call says; the library goes on with the checkpoint's."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        state.compute_steps(args, state.max_steps)
+
+
 class ProgressBar(ProgressCallback):
     """The library's bar without its lines: the run's own table has them."""
 

@@ -1,5 +1,6 @@
 """How a training run goes: one dataclass in our words, and its translation into ``transformers.TrainingArguments``."""
 
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,8 @@ class TrainConfig:
             )
         if not 0 <= self.decay_steps <= self.steps - self.warmup_steps:
             raise ValueError(f"train.decay_steps is {self.decay_steps}, wanted 0 to steps - warmup_steps")
+        if self.decay_steps and self.schedule != "wsd":
+            raise ValueError(f"train.decay_steps is {self.decay_steps}, which only train.schedule=wsd reads")
         if not 0 <= self.ema < 1 or self.distill < 0 or self.distill_temperature <= 0:
             raise ValueError(
                 f"train.ema {self.ema}, distill {self.distill} and distill_temperature {self.distill_temperature}: "
@@ -111,6 +114,13 @@ class TrainConfig:
             raise ValueError(f"train.deepspeed is {self.deepspeed}: no such file")
         if self.parallel not in ("zero2", "zero3"):
             raise ValueError(f"train.deepspeed is given, but train.parallel is {self.parallel}: wanted zero2 or zero3")
+        given = json.loads(Path(self.deepspeed).read_text(encoding="utf-8"))
+        stage = given.get("zero_optimization", {}).get("stage")
+        if f"zero{stage}" != self.parallel:
+            raise ValueError(f"{self.deepspeed}: zero_optimization.stage is {stage}, train.parallel is {self.parallel}")
+        for name in ("optimizer", "scheduler"):
+            if name in given:
+                raise ValueError(f"{self.deepspeed} has its own {name}: wanted none, train's rates and schedule hold")
 
 
 def fast_bf16(*, on_cpu: bool) -> bool:

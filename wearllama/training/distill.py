@@ -17,6 +17,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
 from wearllama.data.dataset import Item
+from wearllama.data.manifest import Example
 
 TEACHER, TAUGHT = "teacher", "taught"
 """Keys of a batch: the teacher's own batch, and which supervised positions have a teacher, (N,) bool."""
@@ -32,13 +33,18 @@ def as_text(item: Item) -> tuple[list[dict[str, Any]], str]:
     return messages, item.example.target
 
 
+def has_teacher(example: Example) -> bool:
+    """Whether what a row lets hear can be read as well."""
+    return bool(example.audio) and "transcript" in example.metadata
+
+
 def teacher_batch(items: Sequence[Item], processor: Any) -> tuple[dict[str, Tensor], Tensor]:
     """The rows that have sound and a transcript, as text; and which rows they are, (B,) bool.
 
     Where there is none the first row stands in and no row is marked: every rank's teacher runs in every step, since
     ranks that share weights wait for each other.
     """
-    has_teacher_B = torch.tensor([item.audio is not None and "transcript" in item.example.metadata for item in items])
+    has_teacher_B = torch.tensor([has_teacher(item.example) for item in items])
     taught = [item for item, has in zip(items, has_teacher_B.tolist(), strict=True) if has] or list(items[:1])
     texts = [as_text(item) for item in taught]
     batch = processor([messages for messages, _ in texts], targets=[target for _, target in texts])
@@ -78,6 +84,12 @@ def divergence(student_NV: Tensor, teacher_KV: Tensor, taught_N: Tensor, *, temp
         reduction="sum",
         log_target=True,
     )
+
+
+def check_taught(examples: Sequence[Example]) -> None:
+    """ValueError where no row has both sound and words."""
+    if not any(has_teacher(example) for example in examples):
+        raise ValueError(f"train.distill needs rows with sound and metadata.transcript, found none of {len(examples)}")
 
 
 def check_teacher(model: nn.Module) -> None:

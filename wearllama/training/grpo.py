@@ -18,7 +18,7 @@ from transformers import Trainer
 
 from wearllama.atomic import write_json
 from wearllama.modeling.processing import WearLlamaProcessor
-from wearllama.training.callbacks import GracefulStop, MarkCheckpoints
+from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, OwnIntervals
 from wearllama.training.checkpoint import FINAL, load_initial_weights
 from wearllama.training.config import TrainConfig, training_arguments
 from wearllama.training.grpo_config import GrpoConfig
@@ -264,7 +264,7 @@ def run_grpo(
         config=config,
         args=training_arguments(train, run_dir),
         processing_class=processor,
-        callbacks=[stop, MarkCheckpoints()],
+        callbacks=[stop, OwnIntervals(), MarkCheckpoints()],
     )
     checkpoint = resume_point(trainer, run_dir)
     if checkpoint is not None:

@@ -18,11 +18,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import Trainer, TrainingArguments
 
-from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, init_worker
+from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, OwnIntervals, init_worker
 from wearllama.training.checkpoint import last_complete_checkpoint
 from wearllama.training.meters import Reduce, Throughput
 from wearllama.training.pretraining_config import PretrainingSettings, training_arguments
-from wearllama.training.resume import LOG, prepare
+from wearllama.training.resume import LOG, announce, prepare
 
 HELD_OUT = "held_out_"
 """How figures of what training never sees begin."""
@@ -183,7 +183,7 @@ def run_pretraining(
         args=training_arguments(settings, run_dir, evaluated=held_out is not None),
         train_dataset=batches,
         eval_dataset=None if held_out is None else held_out.batches,
-        callbacks=[stop, MarkCheckpoints()],
+        callbacks=[stop, OwnIntervals(), MarkCheckpoints()],
         meter=meter,
         held_out=held_out,
     )
@@ -192,7 +192,7 @@ def run_pretraining(
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_complete_checkpoint(run_dir)
     if checkpoint and trainer.is_world_process_zero():
-        print(f"going on from {checkpoint}")
+        announce(checkpoint, trainer.args.world_size)
     with stop:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return PretrainingResult(steps=trainer.state.global_step, stopped_by=stop.stopped_by)

@@ -1,13 +1,15 @@
 """How encoder pre-training goes: what recipes/pretrain_encoder.py and recipes/best_rq.py have in common."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers import TrainingArguments
 
+from wearllama.training.checkpoint import fingerprint
 from wearllama.training.config import one_device, use_bf16
 
 
@@ -47,6 +49,27 @@ class PretrainingSettings:
                 f"warmup_steps {self.warmup_steps} and decay_steps {self.decay_steps} do not fit into "
                 f"max_steps = {self.max_steps}"
             )
+
+
+NEVER_DECIDES = ("run_dir", "export", "workers", "threads", "log_every", "save_steps", "max_steps", "decay_steps",
+                 "validation_batches")  # fmt: skip
+
+
+def run_fingerprint(settings: PretrainingSettings, bank: str | None, *, absent: Mapping[str, Any]) -> str:
+    """What decides the batches and weights: a longer run, or one on other machinery, is the same run.
+
+    Args:
+        settings: of the recipe.
+        bank: RIR bank that its scenes are drawn from, if any.
+        absent: settings that came later, with the values at which a run is what it was before they were known.
+    """
+    found = asdict(settings)
+    for name in NEVER_DECIDES:
+        found.pop(name, None)
+    for name, value in absent.items():
+        if found[name] == value:
+            found.pop(name)
+    return fingerprint(found, [Path(bank) / "meta.json"] if bank else [])
 
 
 def training_arguments(settings: PretrainingSettings, run_dir: Path, *, evaluated: bool) -> TrainingArguments:

@@ -38,6 +38,15 @@ def prepare(run_dir: Path, fingerprint: str | None) -> None:
     cut_logs(run_dir, last_complete_checkpoint(run_dir))
 
 
+def announce(checkpoint: Path, world_size: int) -> None:
+    """Say where a run goes on, and whether as many ranks do."""
+    ranks = len(list(checkpoint.glob("rng_state*.pth")))
+    print(f"going on from {checkpoint}")
+    if ranks != world_size:
+        print(f"{ranks} ranks wrote it, {world_size} go on: rows are dealt out otherwise from here, and the rows of a "
+              f"step are {world_size}/{ranks} of what they were")  # fmt: skip
+
+
 def cut_logs(run_dir: Path, checkpoint: Path | None) -> None:
     """Drop the lines behind ``checkpoint``, whose steps are taken again, from the log and from rows' ids."""
     for path in (run_dir / LOG, *run_dir.glob(IDS.format(rank="*"))):

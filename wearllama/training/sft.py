@@ -19,7 +19,7 @@ from transformers.trainer_callback import ProgressCallback
 
 from wearllama.data.dataset import ExampleDataset
 from wearllama.training.batches import TrainingCollator
-from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, ProgressBar
+from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, OwnIntervals, ProgressBar
 from wearllama.training.checkpoint import (
     FINAL,
     last_complete_checkpoint,
@@ -27,9 +27,9 @@ from wearllama.training.checkpoint import (
     remove_incomplete_checkpoints,
 )
 from wearllama.training.config import TrainConfig, training_arguments
-from wearllama.training.distill import check_teacher
+from wearllama.training.distill import check_taught, check_teacher
 from wearllama.training.ema import MovingAverage
-from wearllama.training.resume import cut_logs
+from wearllama.training.resume import announce, cut_logs
 from wearllama.training.staging import Stager
 from wearllama.training.stream import EpochSampler
 from wearllama.training.trainer import NonFiniteLossError, SftTrainer
@@ -60,6 +60,7 @@ def run_sft(
     config: TrainConfig,
     run_dir: str | Path,
     validation_data: ExampleDataset | None = None,
+    validation_sampler: EpochSampler | None = None,
     resume: bool = True,
     facts: Mapping[str, Any] | None = None,
     tolerance: float = 0.0,
@@ -75,6 +76,7 @@ def run_sft(
         config: optimisation, saving, logging.
         run_dir: folder of the run; checkpoints go here.
         validation_data: for ``config.eval_every``.
+        validation_sampler: its batches of this rank.
         resume: go on from the last whole checkpoint of `run_dir`.
         facts: kept in ``final/complete.json``.
         tolerance: share of the rows that may be broken, where `train_data` is tolerant.
@@ -88,8 +90,11 @@ def run_sft(
         torch.set_num_threads(config.threads)
     if config.report_to == "wandb":
         prepare_wandb(run_dir)
+    if config.eval_every and (validation_data is None or validation_sampler is None):
+        raise ValueError(f"train.eval_every is {config.eval_every}, but there are no rows of the validation split")
     if config.distill:
         check_teacher(model)
+        check_taught(train_data.examples)
     stop = GracefulStop()
     stager = Stager(run_dir, Path(config.staging), config.keep_checkpoints) if config.staging else None
     average = MovingAverage(model, config.ema, stager.folder if stager else None) if config.ema else None
@@ -107,11 +112,12 @@ def run_sft(
             packed=config.packed,
         ),
         processing_class=processor,
-        callbacks=[stop, *([average] if average else []), MarkCheckpoints(stager)],
+        callbacks=[stop, OwnIntervals(), *([average] if average else []), MarkCheckpoints(stager)],
         sampler=sampler,
         config=config,
         tasks=tasks,
         tolerance=tolerance,
+        validation_sampler=validation_sampler,
         stager=stager,
     )
     trainer.remove_callback(ProgressCallback)
@@ -125,6 +131,7 @@ def run_sft(
         output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     final = run_dir / FINAL
     if stop.stopped_by is None:
+        trainer.faults.finish()
         if average:
             average.apply()
         save_final(trainer, final, {"steps": config.steps, **(facts or {})})
@@ -142,7 +149,7 @@ def resume_point(trainer: Trainer, run_dir: Path) -> Path | None:
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_complete_checkpoint(run_dir)
     if checkpoint is not None and trainer.is_world_process_zero():
-        print(f"going on from {checkpoint}")
+        announce(checkpoint, trainer.args.world_size)
     return checkpoint
 
 

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 
 from wearllama.data.faults import Faults
+from wearllama.modeling.modeling_wearllama import num_targets
 from wearllama.training.batches import FAULTS, IDS, ROWS, TASKS, take_extras
 from wearllama.training.callbacks import init_worker
 from wearllama.training.checkpoint import last_complete_checkpoint
@@ -46,13 +47,14 @@ class SftTrainer(Trainer):
         config: TrainConfig,
         tasks: Sequence[str],
         tolerance: float,
+        validation_sampler: EpochSampler | None = None,
         stager: Stager | None = None,
         **kwargs: Any,
     ) -> None:
         model = kwargs["model"]
         self.stager = stager
         super().__init__(**kwargs)
-        self.sampler = sampler
+        self.sampler, self.validation_sampler = sampler, validation_sampler
         self.config = config
         dtype = torch.bfloat16 if self.args.bf16 else torch.float32
         self.tally = Tally(tasks, flops_model(model), peak_flops(self.args.device, dtype), self.args.device)
@@ -68,11 +70,14 @@ class SftTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """The stream, already this rank's share: it is not handed to accelerate, which would deal it out again."""
-        assert self.train_dataset is not None
         accumulated = self.args.gradient_accumulation_steps
+        stream = BatchStream(self.sampler, self.args.max_steps * accumulated, self.start_step * accumulated)
+        return self._loader(self.train_dataset, stream)
+
+    def _loader(self, rows: Any, stream: BatchStream) -> DataLoader:
         return DataLoader(
-            self.train_dataset,
-            batch_sampler=BatchStream(self.sampler, self.args.max_steps * accumulated, self.start_step * accumulated),
+            rows,
+            batch_sampler=stream,
             collate_fn=self.data_collator,
             generator=torch.Generator(),  # workers' seeds, which nothing uses, stay out of the run's random numbers
             pin_memory=self.args.dataloader_pin_memory,
@@ -125,6 +130,25 @@ class SftTrainer(Trainer):
         require_finite(loss, self)
         return loss
 
+    @torch.no_grad()
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Mean loss of the validation rows' target tokens over all ranks, every row rendered as ever, into the log."""
+        assert self.validation_sampler is not None and self.model is not None
+        stream = BatchStream(self.validation_sampler, len(self.validation_sampler))
+        counts_2 = torch.zeros(2, dtype=torch.float64)
+        self.model.eval()
+        for inputs in self._loader(self.eval_dataset, stream):
+            inputs = dict(self._prepare_inputs(inputs))
+            take_extras(inputs)
+            with self.compute_loss_context_manager():
+                losses_N = self.model(**inputs).token_losses
+            counts_2 += torch.tensor([float(losses_N.sum()), len(losses_N)])
+        total, count = self._sum_over_ranks(counts_2.float()).tolist()
+        found = {"eval_loss": total / max(1.0, count)}
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
     def compute_loss(
         self,
         model: nn.Module,
@@ -142,7 +166,7 @@ class SftTrainer(Trainer):
         if taught_by is not None:
             divided = divergence(
                 outputs.logits, taught_by, extras[TAUGHT], temperature=self.config.distill_temperature
-            ) / (len(outputs.token_losses) if num_items_in_batch is None else num_items_in_batch)
+            ) / num_targets(num_items_in_batch, outputs.token_losses)
             loss = loss + self.config.distill * divided
             if model.training:
                 self.tally.add_extra(float(divided.detach()))
