@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from faulty_server import Answer, Server, last_words  # type: ignore[import-not-
 from wearllama.data.manifest import Clip, Example
 from wearllama.evaluation.cascade import AsrConfig, CascadeAdapter
 from wearllama.evaluation.chat import ChatConfig, EndpointConfig, open_chat
+from wearllama.evaluation.chat_adapter import ChatAdapter
 from wearllama.evaluation.endpoint_adapter import EndpointAdapter
 from wearllama.evaluation.harness import HarnessConfig, run
 from wearllama.evaluation.hf_audio import HfAudioAdapter
@@ -95,6 +97,38 @@ def test_a_refused_item(examples: list[Example], wearvox_data: Path, tmp_path: P
         config = replace(QUIET, bad_item="score_wrong", ttft_items=0)
         found = run(examples, endpoint(server, concurrency=1), root=wearvox_data, folder=tmp_path / "b", config=config)
         assert [p.error for p in found if p.error] == ["HTTP 400: 'policy'"] and len(found) == len(examples)
+
+
+def test_what_was_refused_is_asked_again_without_score_wrong(
+    examples: list[Example], wearvox_data: Path, tmp_path: Path
+) -> None:
+    """The server was mended: the failure in the log is no answer, while answers stay."""
+    config, settings = replace(QUIET, bad_item="score_wrong", ttft_items=0), {"root": wearvox_data, "folder": tmp_path}
+    with Server(lambda r, n: Answer(status=400, body=b"too long") if n == 1 else Answer(text="first")) as server:
+        adapter = endpoint(server, concurrency=1, label="one")
+        (bad,) = [p for p in run(examples, adapter, config=config, **settings) if p.error]
+        run(examples, adapter, config=config, **settings)
+        assert len(server.requests) == len(examples)  # counted as wrong, and left alone
+    with Server(lambda r, n: Answer(text="second")) as mended:
+        again = endpoint(mended, concurrency=1, label="one")
+        found = run(examples, again, config=replace(config, bad_item="error"), **settings)
+        assert len(mended.requests) == 1
+        assert {p.id: p.raw for p in found} == {e.id: "second" if e.id == bad.id else "first" for e in examples}
+        assert run(examples, again, config=config, **settings) == found and len(mended.requests) == 1
+
+
+def test_a_server_has_as_many_requests_as_it_takes(examples: list[Example], wearvox_data: Path, tmp_path: Path) -> None:
+    """More than a batch of the harness: each answer waits until all of them are asked."""
+    everyone = threading.Barrier(len(examples))
+
+    def answer(request: dict[str, Any], number: int) -> Answer:
+        everyone.wait(timeout=20)
+        return Answer()
+
+    with Server(answer) as server:
+        adapter = endpoint(server, concurrency=len(examples))
+        found = run(examples, adapter, root=wearvox_data, folder=tmp_path, config=replace(QUIET, ttft_items=0))
+        assert len(found) == len(examples) > QUIET.batch_size and server.busiest == len(examples)
 
 
 def test_truncation_is_marked_or_refused(examples: list[Example], wearvox_data: Path, tmp_path: Path) -> None:
@@ -192,8 +226,8 @@ def test_nothing_is_cut_in_silence(qwen2_audio: Path, examples: list[Example]) -
 def test_each_rank_has_a_gpu_of_its_own(qwen2_audio: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    models = [HfAudioAdapter(str(qwen2_audio)), LocalChat(str(qwen2_audio))]
-    assert [model.device for model in models] == ["cuda:1", "cuda:1"]
+    models = [HfAudioAdapter(str(qwen2_audio)), LocalChat(str(qwen2_audio), batch_size=5)]
+    assert [model.device for model in models] == ["cuda:1", "cuda:1"] and models[1].at_once == 5
     assert HfAudioAdapter(str(qwen2_audio), device="cuda:0").device == "cuda:0"
 
 
@@ -219,6 +253,7 @@ def test_a_cascade(examples: list[Example], wearvox_data: Path, tmp_path: Path) 
         adapter = CascadeAdapter(Stub(), chat)
         assert adapter.identity["model"] == "stub + openai:text"
         found = run(examples, adapter, root=wearvox_data, folder=tmp_path, config=QUIET)
+        assert adapter.at_once == ChatAdapter(chat).at_once == FAST.concurrency
         assert found[0].raw == "heard 4800 samples" and found[0].extra["transcript"] == "4800 samples"
         assert any(p.latency.get("ttft_s") for p in found)
 

@@ -12,12 +12,14 @@ from wearllama.evaluation.commands import RunCommand, run_benchmark
 from wearllama.evaluation.context_bench.command import ContextBenchCommand, JudgeSettings
 from wearllama.evaluation.context_bench.run import BenchConfig
 from wearllama.evaluation.context_bench.spoken import SpeechConfig
+from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.judging import JudgesConfig
 from wearllama.evaluation.models import ModelSettings
 from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig
 from wearllama.evaluation.voxeval.command import VoxEvalCommand
 
 JUDGE = ChatConfig(model="openai:judge")
+SCORE_WRONG = HarnessConfig(bad_item="score_wrong")
 ASKED_TWICE = EndpointConfig(concurrency=2)
 
 
@@ -65,6 +67,7 @@ READ = VoxEvalConfig(input="text")
         (context_bench, {"ckpt": "x", "candidate": ChatConfig(batch_size=2)}, r"candidate\..* is not read beside ckpt"),
         (context_bench, {"ckpt": "x", "speech": SpeechConfig(seed=1)}, r"speech\.seed=1 is not read with turns=text"),
         (context_bench, {"ckpt": "x", "judge": JudgeSettings(family="llama")}, r"judge\.family=llama .* judge\.model"),
+        (context_bench, {"ckpt": "x", "harness": SCORE_WRONG}, r"harness\.bad_item=score_wrong: .* wanted error"),
         (voxeval, {"reader": JUDGE, "voxeval": READ, "dtype": "float16"}, r"dtype=float16 .*with reader\.model"),
         (voxeval, {"spoken_answers": "x", "look_ahead": 1}, r"look_ahead=1 is not read with spoken_answers"),
         (voxeval, {"ckpt": "x", "reader": ChatConfig(batch_size=2)}, r"reader\.batch_size=2 .*without reader\.model"),

@@ -128,6 +128,11 @@ class CascadeAdapter(MonoAdapter):
         super().__init__(identity, chat.generation, limit=AudioLimit())
         self.prices = chat.client.config if isinstance(chat, EndpointChat) else None
 
+    @property
+    def at_once(self) -> int:
+        """Items that the text model works on at the same time; they are recognised one by one."""
+        return self.chat.at_once
+
     def answer(self, items: Sequence[Heard]) -> list[Output]:
         read = [self._read(item) for item in items]
         replies = self.chat.complete([messages for messages, _ in read])

@@ -49,6 +49,10 @@ class ChatModel(Protocol):
     def generation(self) -> dict[str, Any]:
         """Settings that decide an answer."""
 
+    @property
+    def at_once(self) -> int:
+        """Conversations that it works on at the same time."""
+
     def complete(self, conversations: Sequence[Conversation], on_reply: OnReply | None = None) -> list[Reply]:
         """One reply a conversation, in order; never raises for a single conversation."""
 

@@ -26,6 +26,11 @@ class ChatAdapter:
     def generation(self) -> dict[str, Any]:
         return self.model.generation
 
+    @property
+    def at_once(self) -> int:
+        """Items that the model works on at the same time."""
+        return self.model.at_once
+
     def generate(self, examples: Sequence[Example], clips: Sequence[Clip | None]) -> list[str]:
         if spoken := [example.id for example in examples if has_audio(example.messages)]:
             raise ValueError(f"{spoken[0]}: {self.identity['model']} reads text, and a turn is sound")

@@ -24,6 +24,11 @@ class EndpointAdapter(MonoAdapter):
         super().__init__(self.chat.identity, self.chat.generation, limit=limit)
         self.prices = config
 
+    @property
+    def at_once(self) -> int:
+        """Items that the server works on at the same time."""
+        return self.chat.at_once
+
     def answer(self, items: Sequence[Heard]) -> list[Output]:
         replies = self.chat.client.ask_all([lambda item=item: self._body(item) for item in items])  # type: ignore[misc]
         return [output_of(reply, item.extra) for reply, item in zip(replies, items, strict=True)]

@@ -254,6 +254,11 @@ class EndpointChat:
             "temperature": config.temperature, "max_new_tokens": max_new_tokens, "extra": dict(config.extra),
         }  # fmt: skip
 
+    @property
+    def at_once(self) -> int:
+        """Requests in flight."""
+        return self.client.config.concurrency
+
     def body(self, conversation: Conversation) -> dict[str, Any]:
         """The request for a conversation."""
         config = self.client.config

@@ -6,8 +6,7 @@ moments, or a run resumed on another number of ranks, neither repeat nor miss an
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -17,6 +16,7 @@ from tqdm import tqdm
 from wearllama.audio.io import AudioError
 from wearllama.data.actions import parse_action
 from wearllama.data.manifest import Clip, Example, Renderer, load_audio
+from wearllama.evaluation.batches import in_batches, prefetch
 from wearllama.evaluation.predictions import (
     Prediction,
     PredictionLog,
@@ -55,13 +55,15 @@ class HarnessConfig:
     """How a run goes; nothing here changes what a model answers."""
 
     batch_size: int = 8
-    """Items decoded together, of similar length."""
+    """Items decoded together, of similar length. A server or a text model gets as many as it takes at once
+    (``endpoint.concurrency``, ``llm.batch_size``) where those are more."""
     batch_seconds: float | None = None
     """Most seconds of sound in a batch, padding included: long recordings then go in smaller batches."""
     ttft_items: int = 20
     """Items of each task whose time to first token is measured; 0 for none."""
     bad_item: Literal["error", "score_wrong"] = "error"
-    """An unreadable or too long recording: stop, or log the error and count the item as wrong."""
+    """An unreadable or too long recording, or an item that the model refuses: stop, or log the error and count the item
+    as wrong. Later runs with ``score_wrong`` leave such an item alone; with ``error`` they ask it again."""
     progress: bool = True
     """Show a progress bar (rank 0)."""
 
@@ -106,7 +108,7 @@ def run(
     )
     keys = keys_of(examples, adapter, root)
     if world_size > 1:
-        _wait_for_ranks(keys, folder)
+        _wait_for_ranks(keys, folder, config)
     return collect(examples, keys, folder)
 
 
@@ -133,7 +135,7 @@ def predict(
     refused = _too_long(examples, adapter, config)
     keys = keys_of(examples, adapter, root)
     timed = _timed_ids(examples, config.ttft_items)
-    done = read_log(folder)
+    done = _settled(folder, config)
     mine = list(zip(examples, keys, strict=True))[rank::world_size]
     todo = sorted(((e, k) for e, k in mine if k not in done), key=lambda pair: -pair[0].seconds)
     log = PredictionLog(folder, rank)
@@ -148,12 +150,13 @@ def predict(
                 raise
             return error
 
+    size = max(config.batch_size, getattr(adapter, "at_once", 1))  # fewer would leave a server waiting
     bar = tqdm(
         total=len(mine), initial=len(mine) - len(todo), unit="item", desc=f"predict ({adapter.identity['model']})",
         disable=not config.progress or rank != 0 or not mine,
     )  # fmt: skip
     with bar:
-        for batch, clips in _prefetch(_batches(todo, config), load):
+        for batch, clips in prefetch(in_batches(todo, size, config.batch_seconds), load):
             predictions, failed = _predict(batch, clips, adapter, timed, rank)
             refusals = [p for p in predictions if p.id in failed]
             log.append(
@@ -210,31 +213,6 @@ def _unanswered(batch: Sequence[tuple[Example, str]], predictions: Sequence[Pred
     )
 
 
-def _batches(todo: Sequence[tuple[Example, str]], config: HarnessConfig) -> list[Sequence[tuple[Example, str]]]:
-    """Consecutive items (sorted by length, longest first) within both limits of a batch."""
-    batches: list[Sequence[tuple[Example, str]]] = []
-    start = 0
-    while start < len(todo):
-        size = config.batch_size
-        if config.batch_seconds is not None:
-            size = min(size, max(1, int(config.batch_seconds / max(todo[start][0].seconds, 0.01))))
-        batches.append(todo[start : start + size])
-        start += size
-    return batches
-
-
-def _prefetch(
-    batches: Sequence[Sequence[tuple[Example, str]]], load: Callable[[Example], Clip | AudioError | None]
-) -> Iterator[tuple[Sequence[tuple[Example, str]], list[Clip | AudioError | None]]]:
-    """Batches with their sound; the next one is read while the model works on this one."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        ahead = [pool.submit(lambda b: [load(example) for example, _ in b], batch) for batch in batches[:1]]
-        for index, batch in enumerate(batches):
-            clips = ahead.pop().result()
-            ahead = [pool.submit(lambda b: [load(e) for e, _ in b], b) for b in batches[index + 1 : index + 2]]
-            yield batch, clips
-
-
 def _too_long(examples: Sequence[Example], adapter: Adapter, config: HarnessConfig) -> dict[str, str]:
     """Find what is too long before hours are spent, not after: an error, or the reason by id."""
     limit = adapter.max_audio_seconds
@@ -261,13 +239,19 @@ def _timed_ids(examples: Sequence[Example], per_task: int) -> set[str]:
     return timed
 
 
-def _wait_for_ranks(keys: Sequence[str], folder: str | Path) -> None:
+def _settled(folder: str | Path, config: HarnessConfig) -> set[str]:
+    """Keys that are not asked again. A logged failure is settled only where it counts as a wrong answer."""
+    log = read_log(folder)
+    return {key for key, found in log.items() if not found.error or config.bad_item == "score_wrong"}
+
+
+def _wait_for_ranks(keys: Sequence[str], folder: str | Path, config: HarnessConfig) -> None:
     """Return once every rank has logged its share.
 
     The log is shared anyway, so it is asked rather than a process group: ranks need no network between them.  A rank
     that dies takes the others with it, as torchrun has it.
     """
     pause = 0.1
-    while not set(keys) <= read_log(folder).keys():
+    while not set(keys) <= _settled(folder, config):
         time.sleep(pause)
         pause = min(5.0, 1.5 * pause)

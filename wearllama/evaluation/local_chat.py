@@ -37,7 +37,7 @@ class LocalChat:
         self.path = str(smollm2_folder()) if path is None else path
         self.device = device or default_device()
         self.dtype: torch.dtype = getattr(torch, dtype)
-        self.batch_size = batch_size
+        self.at_once = batch_size
         self._loaded: list[Any] = []
         is_folder = Path(self.path).is_dir()
         name = "smollm2" if path is None else "/".join(Path(path).resolve().parts[-2:]) if is_folder else path
@@ -59,8 +59,8 @@ class LocalChat:
                 replies[index] = Reply(error=words, attempts=0)
             else:
                 fitting.append(index)
-        for start in range(0, len(fitting), self.batch_size):
-            batch = fitting[start : start + self.batch_size]
+        for start in range(0, len(fitting), self.at_once):
+            batch = fitting[start : start + self.at_once]
             replies |= dict(zip(batch, self._generate([prompts[i] for i in batch], model, tokenizer), strict=True))
             if on_reply is not None:
                 for index in batch:

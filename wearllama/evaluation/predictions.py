@@ -105,13 +105,16 @@ def _row(prediction: Prediction) -> dict[str, Any]:
 
 
 def read_log(folder: str | Path) -> dict[str, Prediction]:
-    """All predictions of a run folder by key, whatever ranks wrote them; the first of a repeated key counts.
+    """All predictions of a run folder by key, whatever ranks wrote them.
 
+    The first of a repeated key counts, unless it is a failure and a later one an output: what failed was asked again.
     Torn lines are skipped: a torn write is an item that was never predicted.
     """
     found: dict[str, Prediction] = {}
     for prediction in _iter_log(Path(folder)):
-        found.setdefault(prediction.key, prediction)
+        first = found.setdefault(prediction.key, prediction)
+        if first.error and not prediction.error:
+            found[prediction.key] = prediction
     return found
 
 

@@ -75,6 +75,9 @@ class ContextBenchCommand:
             refuse_unread(self, ("candidate",), "beside ckpt")
         if self.turns == "text":
             refuse_unread(self, ("speech",), "with turns=text")
+        if self.harness.bad_item != "error":
+            raise ValueError(f"harness.bad_item={self.harness.bad_item}: a conversation goes on from every reply, so "
+                             "that none may fail; wanted error")  # fmt: skip
         for name in ("judge", "ranking_judge"):
             if getattr(self, name).model is None:
                 refuse_unread(self, (name,), f"without {name}.model")
