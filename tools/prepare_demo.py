@@ -94,7 +94,7 @@ def main(config: PrepareDemo) -> None:
         root=out_dir,
         seconds=seconds,
         bank=bank,
-        noise=NoiseBank([] if silent else noises["eval"]),
+        noise=NoiseBank(noises["eval"]),
         array=array,
         beam=design_beam(array),
         prompts=prompts,

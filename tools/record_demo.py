@@ -53,7 +53,7 @@ def main(config: RecordDemo) -> None:
         root=speech,
         seconds=clip_seconds(speech, clips_of(wearvox + [item.scene for item in vgbench], speech)),
         bank=bank,
-        noise=NoiseBank([] if silent else noises["eval"]),
+        noise=NoiseBank(noises["eval"]),
         array=array,
         beam=design_beam(array),
         prompts=load_prompts(style="compact"),

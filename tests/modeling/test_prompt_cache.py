@@ -1,4 +1,4 @@
-"""The decoder fed piece by piece: buffers with room, filled-up rows, layers written out, and Llama 4's chunks."""
+"""The decoder fed piece by piece: buffers with room, layers written out, products by blocks, and Llama 4's chunks."""
 
 import copy
 
@@ -8,7 +8,7 @@ from tiny_wearllama import ENCODER, HEARD, build, clip
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from wearllama.modeling import llama_steps, prompt_cache
+from wearllama.modeling import llama_steps
 from wearllama.modeling.kv_cache import RoomyLayer, make_room
 from wearllama.modeling.modeling_wearllama import decoder_body
 from wearllama.modeling.prompt_cache import PromptCache
@@ -96,26 +96,15 @@ def plain_llama():
 
 
 @torch.inference_mode()
-def test_filled_up_rows_change_nothing(plain_llama, monkeypatch):
-    processor, model = plain_llama
-    ids = processor.tokenizer.encode("what is the weather in Boston tomorrow, and should I take an umbrella with me?")
-    assert len(ids) > 20
-    plain = model.decoder(inputs_embeds=model.embed_tokens(torch.tensor([ids]))).logits[0]
-    monkeypatch.setattr(prompt_cache, "SLOW_WIDTH", 1)
-    for cut in (4, 9):
-        decoding = PromptCache(model).start(ids[:cut])
-        rows: list[int] = []
-        read = decoding._read
-        monkeypatch.setattr(
-            decoding, "_read", lambda embeds, read=read, rows=rows: rows.append(embeds.shape[1]) or read(embeds)
-        )
-        place = cut
-        for count in (8, 1, 2):
-            logits_V = decoding.feed(decoding.embed(ids[place : place + count]))
-            place += count
-            torch.testing.assert_close(logits_V[: plain.shape[1]], plain[place - 1], atol=1e-4, rtol=0)
-            assert decoding.length == place
-        assert rows == [16, 1, 2]
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(2, 96, 64), (7, 48, 192), (13, 320, 128), (5, 48, 80)])
+def test_products_by_blocks_are_the_layers(rows, inputs, outputs, monkeypatch):
+    torch.manual_seed(0)
+    layer, x_1PE = torch.nn.Linear(inputs, outputs, bias=False), torch.randn(1, rows, inputs)
+    wanted = layer(x_1PE)
+    called = []
+    layer.register_forward_hook(lambda *_: called.append(True))
+    torch.testing.assert_close(llama_steps._product(layer, x_1PE), wanted, atol=1e-5, rtol=0)
+    assert bool(called) is (outputs % llama_steps.BLOCK > 0 or not torch.backends.mkl.is_available())
 
 
 @torch.inference_mode()

@@ -210,6 +210,21 @@ def test_the_gate_comes_before_the_reply(streaming):
     assert result.timings.first_token < result.timings.total
 
 
+@pytest.mark.parametrize("last", [1, 2_000, 20_000])
+def test_the_last_samples_may_come_with_the_end(streaming, last):
+    processor, model = streaming
+    audio = torch.as_tensor(clip(1.5, seed=3))
+    wanted = in_pieces(processor, model, audio, 2_000, look_ahead=1)
+    session = StreamingSession(model, processor, HEARD, look_ahead=1, max_new_tokens=12)
+    session.push(audio[:, :-last])
+    assert session.end(audio[:, -last:]) == pytest.approx(wanted.p_mute, abs=1e-6)
+    assert session.finish().ids == wanted.ids
+    short = StreamingSession(model, processor, HEARD, look_ahead=1)
+    with pytest.raises(ValueError, match="max_audio_seconds"):
+        short.end(clip(40.0))
+    assert short.end(audio) == pytest.approx(wanted.p_mute, abs=1e-6), "a refused end changes nothing"
+
+
 @pytest.mark.parametrize(
     ("said", "dialect", "kind"),
     [

@@ -63,7 +63,7 @@ def test_benchmark_reports_both_ratios(
 ) -> None:
     ttft = load_script("tools", "benchmarks.ttft")
     model, processor = ttft.checkpoint(str(checkpoint))
-    config = ttft.TtftBenchmark(ckpt=str(checkpoint), rounds=1, fast=True)
+    config = ttft.TtftBenchmark(ckpt=str(checkpoint), look_ahead=6, rounds=1, fast=True)
     times, gap = ttft.measure(config, model, processor)
     found = ttft.ratios(times)
     ttft.report(config, "test", model, times, found, gap)

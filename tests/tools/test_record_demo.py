@@ -9,12 +9,15 @@ import soundfile
 import yaml
 
 from wearllama.audio.array import load_array
+from wearllama.data import demo_chatter
+from wearllama.data.assets import AssetUnavailable
 from wearllama.data.demo_benchmarks import BenchmarkSizes, vgbench_items, wearvox_scenes
 from wearllama.data.demo_layout import PLACES
 from wearllama.evaluation.vgbench import VGBenchConfig, load_vgbench
 from wearllama.evaluation.wearvox import WearVoxConfig, load_wearvox
 from wearllama.simulation.bank_config import BankConfig
 from wearllama.simulation.build import build_bank
+from wearllama.simulation.noise import NoiseBank
 from wearllama.simulation.scenes import SceneConfig
 
 FEW = dict(tool_call=2, side_talk=2, closed_book=1, grounding=1, switch_pairs=10, self_talk=1, consecutive=1)
@@ -49,8 +52,13 @@ def banks(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(autouse=True)
-def no_music(tool, monkeypatch):
-    monkeypatch.setattr(tool, "noise_folders", lambda folder: ({"eval": folder}, ["no music here"]))
+def no_music(monkeypatch):
+    """As where the registry cannot be reached: music is synthesised."""
+
+    def fetch(name: str) -> Path:
+        raise AssetUnavailable(f"no {name} here")
+
+    monkeypatch.setattr(demo_chatter, "fetch", fetch)
 
 
 def record(tool, speech: Path, out_dir: Path, bank: Path, array: str) -> Path:
@@ -58,6 +66,13 @@ def record(tool, speech: Path, out_dir: Path, bank: Path, array: str) -> Path:
         out_dir=str(out_dir), bank=str(bank), array=array, speech=str(speech), benchmarks=BenchmarkSizes(**FEW)
     ))  # fmt: skip
     return out_dir
+
+
+def test_noise_folders_hold_music_in_any_case(tmp_path: Path) -> None:
+    folders, said = demo_chatter.noise_folders(tmp_path)
+    banks = [NoiseBank(folder) for folder in folders.values()]
+    drawn = [bank.draw("music", 8000, np.random.default_rng(0)) for bank in banks]
+    assert all("synthesised.flac" in str(draw.source) for draw in drawn) and "no music here" in said[0]
 
 
 def test_same_rows_and_scenes_with_the_arrays_channels(tool, speech, banks, tmp_path: Path) -> None:

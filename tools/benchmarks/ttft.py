@@ -3,11 +3,11 @@
 Both get the same five channels, prompt and weights, and use the same look-ahead; their P([Mute]) are compared.
 ``whole`` is beam, front end, encoder and prefill of everything in one batch of one; ``cached`` has the prompt in its
 cache and the front end up to date, and still encodes the whole clip; ``streaming`` has only the last chunk left.  Times
-of the last two are those of ``StreamingSession.end()``, measured on copies of one session; ``+ piece`` adds the push of
-the last piece of sound before it.  On a CPU they are processor time of one thread (other programs on the machine steal
-less of it than of wall time), on a GPU wall time; the quickest round counts.  Without ``ckpt`` the weights are random:
-times do not depend on them.  All three clips end shortly before a chunk of 7 or 14 frames would be complete or in its
-middle, so that work is left in every case.
+of the last two are those of ``StreamingSession.end()``, measured on copies of one session; ``+ piece`` hears the last
+piece of sound in it as well, as where a detector of speech's end or a button says that it is the last.  On a CPU they
+are processor time of one thread (other programs on the machine steal less of it than of wall time), on a GPU wall time;
+the quickest round counts.  Without ``ckpt`` the weights are random: times do not depend on them.  With look-aheads of 6
+and 13 all three clips end shortly before a chunk would be complete or in its middle: much is left in every case.
 """
 
 import copy
@@ -60,8 +60,9 @@ class TtftBenchmark:
     ckpt: str | None = None
     """A checkpoint with a streaming encoder in place of ``scales``."""
     seconds: list[float] = field(default_factory=lambda: [3.0, 10.0, 30.0])
-    look_ahead: int = 6
-    """In frames of 80 ms, of the trained contexts: chunks of .56 s; 13 leaves up to 1.12 s to the end of speech."""
+    look_ahead: int = 1
+    """In frames of 80 ms, of the trained contexts: chunks of .16 s; 6 leaves up to .56 s of sound to the end of speech,
+    13 up to 1.12 s."""
     piece_s: float = 0.08
     """How much is pushed at once."""
     rounds: int = 7
@@ -181,13 +182,9 @@ def after(session: StreamingSession, audio_MN: Tensor) -> StreamingSession:
 
 def end_of(session: StreamingSession, last_MN: Tensor | None = None) -> Way:
     """The end of speech, measured on copies of the session; with ``last_MN`` it still has to hear that."""
-
-    def run(copied: StreamingSession) -> float:
-        if last_MN is not None:
-            copied.push(last_MN)
-        return copied.end()
-
-    return Way(lambda: after(session, torch.zeros(session.processor.array.num_mics, 0)), run)
+    return Way(
+        lambda: after(session, torch.zeros(session.processor.array.num_mics, 0)), lambda copied: copied.end(last_MN)
+    )
 
 
 def whole_clip(

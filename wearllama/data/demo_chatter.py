@@ -8,6 +8,7 @@ from tqdm import tqdm
 from wearllama.atomic import write_text
 from wearllama.data.assets import AssetError, AssetUnavailable, fetch
 from wearllama.data.voices import SAMPLE_RATE, resample, trim_silence, write_clip
+from wearllama.simulation.noise import synthesised_loop
 
 ASSET = "asterisk_en"
 MUSIC = "music"
@@ -50,7 +51,7 @@ def chatter_files(out_dir: Path, *, limit: int = 240) -> tuple[list[str], list[s
 def noise_folders(out_dir: Path) -> tuple[dict[str, Path], list[str]]:
     """Folders of recorded noise, ``out_dir/noise/train`` and ``.../eval``: no piece of music is in both.
 
-    They exist in any case; returned with them are sentences about what is missing.
+    Where the recordings cannot be had, music is synthesised in their place; sentences about it are returned as well.
     """
     folders = {split: out_dir / "noise" / split for split in ("train", "eval")}
     for folder in folders.values():
@@ -58,7 +59,9 @@ def noise_folders(out_dir: Path) -> tuple[dict[str, Path], list[str]]:
     try:
         source = fetch(MUSIC)
     except (AssetUnavailable, AssetError) as error:
-        return folders, [f"recorded music is left out: {error}"]
+        for variant, folder in enumerate(folders.values()):
+            write_clip(folder / "music" / "synthesised.flac", 0.1 * synthesised_loop("music", variant))
+        return folders, [f"music is synthesised, not recorded: {error}"]
     pieces = sorted(path for path in source.rglob("*") if path.suffix in (".wav", ".flac"))
     for number, path in enumerate(pieces):
         target = folders["eval" if number % 5 in (1, 3) else "train"] / "music" / f"{path.stem}.flac"

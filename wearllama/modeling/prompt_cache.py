@@ -18,8 +18,6 @@ from wearllama.modeling import llama_steps
 from wearllama.modeling.kv_cache import RoomyLayer, make_room
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration, decoder_body
 
-SLOW_ROWS, SLOW_WIDTH = range(8, 16), 512
-"""Counts of positions that a CPU's products with matrices of this width take longer for than for ``SLOW_ROWS.stop``."""
 ROOM = 1024
 """Positions that a session sets memory aside for; 40 s of two channels. Longer ones are copied once on their way."""
 
@@ -46,14 +44,7 @@ class Decoding:
 
     def feed(self, embeds_1PE: Tensor, *, logits: bool = True) -> Tensor:
         """Take in positions; the logits (V,) after the last of them, or without ``logits`` its hidden state (E,)."""
-        count, width = embeds_1PE.shape[1:]
-        slow = self._forgets and count in SLOW_ROWS and width >= SLOW_WIDTH and embeds_1PE.device.type == "cpu"
-        more = SLOW_ROWS.stop - count if slow else 0
-        if more:  # nothing before them sees them, and they are forgotten at once
-            embeds_1PE = torch.cat((embeds_1PE, embeds_1PE[:, -1:].expand(-1, more, -1)), dim=1)
-        hidden_E = self._read(embeds_1PE)[0, count - 1]
-        if more:
-            self.cache.crop(-more)
+        hidden_E = self._read(embeds_1PE)[0, -1]
         return self.model.logits(hidden_E) if logits else hidden_E
 
     def _read(self, embeds_1PE: Tensor) -> Tensor:

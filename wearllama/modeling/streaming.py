@@ -151,10 +151,7 @@ class StreamingSession:
         """
         started = time.perf_counter()
         self._refuse_after_end()
-        samples = _as_tensors(audio)
-        length = (samples[0] if isinstance(samples, tuple) else samples).shape[-1:]
-        self._check_length(self.num_samples + sum(length))
-        self._hear(self._front.push(samples), last=False)
+        self._hear(self._take(audio), last=False)
         self._push_seconds += time.perf_counter() - started
         return self.num_positions
 
@@ -168,15 +165,20 @@ class StreamingSession:
         return self._p_mute(self._decoding.peek(self._suffix_1PE)) if self.num_positions else None
 
     @torch.inference_mode()
-    def end(self) -> float:
+    def end(self, audio: Clip | None = None) -> float:
         """End of speech: take in the rest; returns P([Mute]), the gate that says whether a reply is worth its time.
 
+        Args:
+            audio: the last samples, where they are known to be the last: sooner than ``push`` and ``end``, which
+                would give the decoder two readings.
+
         Raises:
-            ValueError: speech has ended before, or no sample was pushed.
+            ValueError: speech has ended before, no sample was pushed, or as ``push`` has it.
         """
         started = time.perf_counter()
         self._refuse_after_end()
-        rest_CTF = self._front.finish()
+        last_CTF = [] if audio is None else [self._take(audio)]
+        rest_CTF = torch.cat([*last_CTF, self._front.finish()], dim=1)
         self._started = started
         audio_1PE = self._hear(rest_CTF, last=True)
         expected = num_embeddings(self.num_samples, self.processor.positions_per_frame)
@@ -221,6 +223,13 @@ class StreamingSession:
                 total=time.perf_counter() - self._started,
             ),
         )
+
+    def _take(self, audio: Clip) -> Tensor:
+        """The frames (C, T, F) that the next samples complete."""
+        samples = _as_tensors(audio)
+        length = (samples[0] if isinstance(samples, tuple) else samples).shape[-1:]
+        self._check_length(self.num_samples + sum(length))
+        return self._front.push(samples)
 
     def _hear(self, feats_CTF: Tensor, *, last: bool) -> Tensor:
         """Encode new frames; feed their embeddings to the decoder, or return them (1, P, E) if they are the last."""
