@@ -71,7 +71,7 @@ def record(tool, speech: Path, out_dir: Path, bank: Path, array: str) -> Path:
 def test_noise_folders_hold_music_in_any_case(tmp_path: Path) -> None:
     folders, said = demo_chatter.noise_folders(tmp_path)
     banks = [NoiseBank(folder) for folder in folders.values()]
-    drawn = [bank.draw("music", 8000, np.random.default_rng(0)) for bank in banks]
+    drawn = [bank.draw("Music", 8000, np.random.default_rng(0)) for bank in banks]
     assert all("synthesised.flac" in str(draw.source) for draw in drawn) and "no music here" in said[0]
 
 

@@ -60,7 +60,7 @@ def noise_folders(out_dir: Path) -> tuple[dict[str, Path], list[str]]:
         source = fetch(MUSIC)
     except (AssetUnavailable, AssetError) as error:
         for variant, folder in enumerate(folders.values()):
-            write_clip(folder / "music" / "synthesised.flac", 0.1 * synthesised_loop("music", variant))
+            write_clip(folder / "music" / "synthesised.flac", 0.1 * synthesised_loop("Music", variant))
         return folders, [f"music is synthesised, not recorded: {error}"]
     pieces = sorted(path for path in source.rglob("*") if path.suffix in (".wav", ".flac"))
     for number, path in enumerate(pieces):
