@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from wearllama.audio.io import read_audio, write_audio
 from wearllama.data.manifest import Example, write_manifest
 from wearllama.evaluation import encoder_words
-from wearllama.evaluation.encoder_words import HEARD, ORACLE, Heard, StoredRecogniser, stored_head
-from wearllama.modeling.encoder_io import PACKAGED
+from wearllama.evaluation.encoder_words import HEARD, ORACLE, Heard, StoredRecogniser
+from wearllama.modeling.encoder_io import PACKAGED, stored_head
 
 SPEECH = Path(__file__).resolve().parents[1] / "fixtures" / "speech"
 TRANSCRIPTS: dict[str, str] = json.loads((SPEECH / "transcripts.json").read_text())

@@ -1,12 +1,15 @@
 """One microphone beam against the array: WearVox's Tables 4 to 6 in miniature, and how channels are put together."""
 
+import json
+
 from demo import Stage  # beside the folder
 
+from wearllama.evaluation.encoder_words import table_of
 from wearllama.evaluation.intervals import relative_reduction
 from wearllama.evaluation.table import MARK
 from wearllama.evaluation.tables import Table, cell
 
-from .study import VGBENCH, WEARVOX, Setup, Study, paired_tables, rate_table
+from .study import ROOT, VGBENCH, WEARVOX, Setup, Study, paired_tables, rate_table
 
 WIND = ("wind:5", "wind:-5", "snr:0")
 PAIRS = ("c_0-c_1", "c_x-c_1", "c_x-c_0")
@@ -46,7 +49,11 @@ def _sc_mc_tables(setup: Setup) -> list[Table]:
 
 def _wer_stages(setup: Setup) -> list[Stage]:
     rows = "tools/make_asr.py manifest=data/demo/train.jsonl out=data/demo/asr.jsonl style=compact"
-    found = [Stage("asr rows", "ask the training rows for their words", rows, 0.2)]
+    few = " limit=4" if setup.fast else ""
+    found = [
+        Stage("asr rows", "ask the training rows for their words", rows, 0.2),
+        Stage("encoder words", "the encoder's own", f"tools/encoder_wer.py out={setup.runs}/encoder_wer{few}", 0.5),
+    ]
     for seed in setup.seeds:
         for name, changes, heard in (("asr_sc", SINGLE, ""), ("asr_mc", "", f" pair=[{','.join(PAIRS)}]")):
             found.append(setup.train(name, seed, changes, experiment="demo_asr"))
@@ -72,7 +79,11 @@ def _wer_tables(setup: Setup) -> list[Table]:
         "same recordings (paired bootstrap over recordings). Published: arXiv 2601.02391, Table 6."
     )
     header = ("heard", "word error rate", "fewer errors than c_x alone")
-    return [Table("Word error rate", header, [*rows, (first[0] + MARK, first[1], "-"), *lower], note)]
+    alone = json.loads((ROOT / setup.runs / "encoder_wer" / "results.json").read_text())
+    return [
+        Table("Word error rate", header, [*rows, (first[0] + MARK, first[1], "-"), *lower], note),
+        table_of(alone["systems"]),
+    ]
 
 
 def _fusion_stages(setup: Setup) -> list[Stage]:

@@ -4,11 +4,9 @@ Shapes: C channels, L encoder frames, V word pieces.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from wearllama.audio.array import ArrayGeometry
@@ -21,10 +19,9 @@ from wearllama.evaluation.intervals import error_rate_of, relative_reduction
 from wearllama.evaluation.pairs import channel_of
 from wearllama.evaluation.table import Table, cell
 from wearllama.evaluation.transcription import count_errors
-from wearllama.modeling.encoder_io import find_encoder, load_encoder, stored_config, weight_files
+from wearllama.modeling.encoder_io import find_encoder, load_encoder, stored_config, stored_head
 from wearllama.modeling.pretraining import greedy_ctc
 
-HEAD = "piece_head"
 CHANNELS = ("c_x", "c_0", "c_1")
 BEAM, MICROPHONE = CHANNELS[:2]
 HEARD = (("c_x",), ("c_0",), ("c_x", "c_0"), ("c_0", "c_1"), ("c_x", "c_1"))
@@ -68,18 +65,6 @@ class StoredRecogniser:
     def words(self, distribution_LV: Tensor) -> str:
         """Greedy CTC."""
         return self.pieces.decode(greedy_ctc(distribution_LV[None], torch.tensor([len(distribution_LV)]))[0])
-
-
-def stored_head(weights: Path) -> tuple[Tensor, Tensor]:
-    """Weight (V, D) and bias of the CTC head beside a stored encoder; ValueError where none was kept."""
-    found: dict[str, Tensor] = {}
-    for file in weight_files(weights):
-        with safe_open(file, framework="pt") as stored:
-            names = [name for name in sorted(stored.keys()) if name.startswith(f"{HEAD}.")]
-            found |= {name: stored.get_tensor(name).float() for name in names}
-    if found.keys() != {f"{HEAD}.weight", f"{HEAD}.bias"}:
-        raise ValueError(f"{weights} has no {HEAD}.weight with its bias, wanted an encoder exported with its CTC head")
-    return found[f"{HEAD}.weight"], found[f"{HEAD}.bias"]
 
 
 def hear(recogniser: StoredRecogniser, example: Example, clip: Clip, array: ArrayGeometry, beam: Beam) -> Heard:

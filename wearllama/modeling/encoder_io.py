@@ -19,6 +19,8 @@ from wearllama.modeling.conformer import ConformerConfig, ConformerEncoder
 
 PACKAGED = Path(__file__).resolve().parents[1] / "assets" / "encoder_demo"
 WEIGHTS = ("encoder.safetensors", "model.safetensors", "model.safetensors.index.json")
+HEAD = "piece_head"
+"""Name of the CTC head over word pieces in what recipes/pretrain_encoder.py exports."""
 PREFIX = "encoder."
 SUBSAMPLING, DEPTHWISE = r"subsampling\.convs\.\d+\.weight$", r"convolution\.depthwise\.weight$"
 
@@ -111,3 +113,15 @@ def look_back(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if later:  # a causal subsampling frame ends one frame before the centred one's window does
             found[name] = F.pad(weight, (later, 0))[..., :taps].contiguous()
     return found
+
+
+def stored_head(weights: Path) -> tuple[Tensor, Tensor]:
+    """Weight (V, D) and bias of the CTC head beside a stored encoder; ValueError where none was kept."""
+    found: dict[str, Tensor] = {}
+    for file in weight_files(weights):
+        with safe_open(file, framework="pt") as stored:
+            names = [name for name in sorted(stored.keys()) if name.startswith(f"{HEAD}.")]
+            found |= {name: stored.get_tensor(name).float() for name in names}
+    if found.keys() != {f"{HEAD}.weight", f"{HEAD}.bias"}:
+        raise ValueError(f"{weights} has no {HEAD}.weight with its bias, wanted an encoder exported with its CTC head")
+    return found[f"{HEAD}.weight"], found[f"{HEAD}.bias"]

@@ -1,15 +1,11 @@
 """Start a projector's word path: the encoder's CTC head, and the decoder's own embeddings of its word pieces."""
 
 import torch
-from safetensors import safe_open
 
 from wearllama.data.ctc_text import WordPieces
-from wearllama.modeling.encoder_io import find_encoder
+from wearllama.modeling.encoder_io import find_encoder, stored_head
 from wearllama.modeling.modeling_wearllama import WearLlamaForConditionalGeneration
 from wearllama.modeling.processing import WearLlamaProcessor
-
-HEAD = "piece_head"
-"""Name of the CTC head over word pieces in what recipes/pretrain_encoder.py exports."""
 
 
 @torch.no_grad()
@@ -30,11 +26,9 @@ def align_projector(model: WearLlamaForConditionalGeneration, processor: WearLla
         raise ValueError(
             f"model.projector.pieces is {projector.pieces.out_features}, but {weights.parent} has {pieces.size} pieces"
         )
-    with safe_open(weights, "pt") as stored:
-        if f"{HEAD}.weight" not in stored.keys():  # noqa: SIM118  (safe_open is no mapping)
-            raise ValueError(f"{weights} has no {HEAD}.weight: align=true wants an encoder exported with its heads")
-        projector.pieces.weight.copy_(stored.get_tensor(f"{HEAD}.weight"))
-        projector.pieces.bias.copy_(stored.get_tensor(f"{HEAD}.bias"))
+    weight_VD, bias_V = stored_head(weights)
+    projector.pieces.weight.copy_(weight_VD)
+    projector.pieces.bias.copy_(bias_V)
     projector.words.weight.zero_()
     for number, text in enumerate(pieces.texts()):
         ids = processor.tokenizer.encode(text, add_special_tokens=False)
