@@ -30,6 +30,7 @@ from wearllama.training.encoder import export_encoder, load_start
 from wearllama.training.meters import CodebookMeter
 from wearllama.training.pretraining import HeldOut, run_pretraining
 from wearllama.training.pretraining_config import PretrainingSettings, run_fingerprint
+from wearllama.unread import refuse_unread
 from wearllama_launch import existing_path, launch, rank, world_size
 
 Clip = TypeVar("Clip")
@@ -67,11 +68,10 @@ class BestRq(PretrainingSettings):
         super().__post_init__()
         if not 0.0 <= self.held_out < 1.0:
             raise ValueError(f"held_out is {self.held_out}, wanted a share of at least 0 and below 1")
-        unread = {"clips": ClipConfig()} if self.bank else {"noise_folders": [], "scenes": SceneConfig()}
-        for name, plain in unread.items():
-            if getattr(self, name) != plain:
-                when = "without" if self.bank else "with"
-                raise ValueError(f"{name} is {getattr(self, name)}, which is read {when} a bank alone")
+        if self.bank:
+            refuse_unread(self, ["clips"], "with a bank")
+        else:
+            refuse_unread(self, ["noise_folders", "scenes"], "without a bank")
 
 
 @launch("best_rq", BestRq)

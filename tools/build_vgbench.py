@@ -37,9 +37,9 @@ from wearllama.data.vgbench_full import PROTOCOLS, BuiltItem, VgBenchPlan, descr
 from wearllama.data.vgbench_lock import check_lock, lock_of
 from wearllama.data.vgbench_mono import FarRoom, far_room, render_mono
 from wearllama.data.vgbench_recorded import place_recordings
-from wearllama.evaluation.unread import refuse_unread
 from wearllama.simulation.bank import RirBank
 from wearllama.simulation.noise import NoiseBank
+from wearllama.unread import refuse_unread
 from wearllama_launch import existing_path, launch
 
 VERSION = 2

@@ -16,7 +16,7 @@ UNREAD = {
 
 @pytest.mark.parametrize(("name", "value"), UNREAD.items())
 def test_settings_that_grpo_does_not_read_are_refused(name: str, value: Any, quick: Any) -> None:
-    with pytest.raises(ValueError, match=rf"train\.{name} is "):
+    with pytest.raises(ValueError, match=rf"train\.{name}"):
         check_settings(quick(warmup_steps=0, **{name: value}), GrpoConfig())
 
 
@@ -30,7 +30,7 @@ def test_checkpoints_fall_between_uses_of_completions(quick: Any) -> None:
     [
         (["data.tolerance=0.1"], "data.tolerance is 0.1, wanted 0"),
         (["data.augment.warp=0.1", "grpo.rollout.engine=openai", "grpo.rollout.sync_url=x"], "hears the clip itself"),
-        (["train.packed=true"], "train.packed is True, which GRPO does not read"),
+        (["train.packed=true"], "train.packed=True is not read by GRPO"),
     ],
 )
 def test_the_recipe_refuses_data_that_one_side_would_not_see(load_script: Any, changes: list[str], said: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from wearllama.evaluation.unread import refuse_unread
+from wearllama.unread import refuse_unread
 
 Conversation: TypeAlias = Sequence[Mapping[str, Any]]
 UNREAD = {"openai": ("device", "dtype", "batch_size"), "hf": ("endpoint",), "smollm2": ("endpoint",)}

@@ -16,9 +16,9 @@ from wearllama.evaluation.judges import Judge, JudgeItem, Role, Verdict, load_ro
 from wearllama.evaluation.predictions import Prediction, as_action
 from wearllama.evaluation.scoring import Outcome, answer_aliases
 from wearllama.evaluation.translation import gold_turns, said_turns, session_score
-from wearllama.evaluation.unread import refuse_unread
 from wearllama.evaluation.vgbench import LABEL_BY, serves_assistant
 from wearllama.evaluation.wearvox import QA, TRANSLATION
+from wearllama.unread import refuse_unread
 
 ROLES: dict[str, tuple[Role, ...]] = {"wearvox": ("qa", "translation"), "vgbench": ("side_talk",), "asr": ()}
 """Judges that a benchmark has."""

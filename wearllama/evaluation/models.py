@@ -12,7 +12,7 @@ from wearllama.evaluation.chat import ChatConfig, EndpointConfig, open_chat, spl
 from wearllama.evaluation.endpoint_adapter import EndpointAdapter
 from wearllama.evaluation.hf_audio import HfAudioAdapter
 from wearllama.evaluation.mono import AudioLimit, MonoAdapter
-from wearllama.evaluation.unread import refuse_unread
+from wearllama.unread import refuse_unread
 
 KINDS = ("openai", "hf", "cascade")
 UNREAD = {

@@ -30,6 +30,7 @@ from wearllama.training.policy import Policy
 from wearllama.training.rollout import encode_items
 from wearllama.training.sft import SftResult, prepare_wandb, resume_point, save_final
 from wearllama.training.trainer import require_finite
+from wearllama.unread import refuse_unread
 
 
 class GrpoTrainer(Trainer):
@@ -221,10 +222,7 @@ def check_settings(train: TrainConfig, config: GrpoConfig) -> None:
         )
     if train.workers > 1:
         raise ValueError(f"train.workers is {train.workers}, wanted 0: GRPO renders rows while it draws them")
-    plain = TrainConfig()
-    for name in UNREAD:
-        if getattr(train, name) != getattr(plain, name):
-            raise ValueError(f"train.{name} is {getattr(train, name)}, which GRPO does not read")
+    refuse_unread(train, UNREAD, "by GRPO", prefix="train.")
     if train.save_every % config.num_iterations:
         raise ValueError(
             f"train.save_every is {train.save_every}, wanted a multiple of grpo.num_iterations = "

@@ -17,7 +17,7 @@ from wearllama.evaluation.context_bench.run import BenchConfig, Seat, run_bench
 from wearllama.evaluation.context_bench.spoken import Speaker, SpeechConfig, SpokenAdapter
 from wearllama.evaluation.context_bench.tasks import load_clone
 from wearllama.evaluation.harness import Adapter, HarnessConfig
-from wearllama.evaluation.unread import refuse_unread
+from wearllama.unread import refuse_unread
 
 LONGEST_REPLY = 1024
 """Tokens, as published."""

@@ -17,7 +17,6 @@ from wearllama.evaluation.evaluate import Benchmark, Control, evaluate, results
 from wearllama.evaluation.harness import HarnessConfig
 from wearllama.evaluation.models import ModelSettings, open_model
 from wearllama.evaluation.report import Section, render_html, render_markdown
-from wearllama.evaluation.unread import refuse_unread
 from wearllama.evaluation.voxeval import benchmark
 from wearllama.evaluation.voxeval.benchmark import VoxEvalConfig, load_voxeval
 from wearllama.evaluation.voxeval.layout import QUESTIONS
@@ -25,6 +24,7 @@ from wearllama.evaluation.voxeval.prompt_audio import PromptReader
 from wearllama.evaluation.voxeval.spoken_answers import SpokenAnswers
 from wearllama.evaluation.voxeval.tables import Found, voxeval_tables
 from wearllama.simulation.conditions import CLEAN, parse_conditions
+from wearllama.unread import refuse_unread
 
 BENCHMARK = Benchmark("voxeval", benchmark.score, benchmark.summarise)
 
