@@ -49,6 +49,7 @@ def median_rt60(space: Space) -> float:
     return float(np.median(found))
 
 
+# Below .2 s the direct sound and a few reflections are most of the response: up to a quarter too short (docs/decisions.md).
 @settings(max_examples=4, deadline=None)
 @given(
     length=st.floats(3, 10), width=st.floats(3, 10), height=st.floats(2.4, 6), asked=st.floats(0.15, 0.9),
@@ -59,7 +60,7 @@ def test_a_room_has_the_asked_reverberation_time(
 ) -> None:
     head = (length * 0.45, width * 0.55, 1.35)
     room = RoomSpec(size_m=(length, width, height), rt60_s=asked, head_m=head, yaw_deg=10.0, tilt=tilt)
-    assert median_rt60(room) == pytest.approx(asked, rel=0.2)
+    assert median_rt60(room) == pytest.approx(asked, rel=0.3 if asked < 0.2 else 0.1), "dry rooms decay sooner"
 
 
 @pytest.mark.parametrize("size", [(3.0, 3.0, 2.4), (10.0, 10.0, 6.0), (10.0, 10.0, 2.4), (10.0, 3.0, 6.0)])
