@@ -49,7 +49,7 @@ def median_rt60(space: Space) -> float:
     return float(np.median(found))
 
 
-# Below .2 s the direct sound and a few reflections are most of the response: up to a quarter too short (docs/decisions.md).
+# Below .2 s few reflections are most of the response: up to a quarter too short (docs/decisions.md).
 @settings(max_examples=4, deadline=None)
 @given(
     length=st.floats(3, 10), width=st.floats(3, 10), height=st.floats(2.4, 6), asked=st.floats(0.15, 0.9),
