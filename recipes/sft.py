@@ -7,7 +7,6 @@ Run as: python recipes/sft.py experiment=demo run_dir=runs/demo/sft
 A run that was stopped goes on when it is started again with the same run_dir; the trained model is run_dir/final.
 """
 
-import json
 import shutil
 import sys
 import time
@@ -33,6 +32,7 @@ from wearllama.training.checkpoint import (
     completed_facts,
     last_complete_checkpoint,
     load_initial_weights,
+    trained_projector,
     weights_file,
 )
 from wearllama.training.config import TrainConfig
@@ -103,7 +103,7 @@ def main(config: SftCommand) -> None:
     model = build_model(config.model, processor)
     if config.init is not None:
         start_from(model, config)
-    if config.align and "ctc" in stored_config(config.model.encoder):
+    if aligns(config):
         align_projector(model, processor, config.model.encoder)
     elif config.align and rank() == 0:
         print(
@@ -150,12 +150,16 @@ def start_from(model: WearLlamaForConditionalGeneration, config: SftCommand) -> 
     model.apply_freeze()
 
 
+def aligns(config: SftCommand) -> bool:
+    """Whether the projector's word path is filled: ``align`` is asked for, and the encoder was trained on words."""
+    return config.align and "ctc" in stored_config(config.model.encoder)
+
+
 def check_word_path(config: SftCommand) -> None:
     """ValueError where ``align`` would write over the word path that ``init`` has trained."""
-    if not (config.align and config.init) or "projector.words.weight".startswith(tuple(config.init_without)):
+    if config.init is None or not aligns(config) or "projector.words.weight".startswith(tuple(config.init_without)):
         return
-    stored = json.loads((weights_file(existing_path(config.init, "init")).parent / "config.json").read_text())
-    if not stored.get("freeze", {}).get("projector"):
+    if trained_projector(weights_file(existing_path(config.init, "init"))):
         raise ValueError(
             f"align=true would write over the word path that init={config.init} has trained: wanted align=false, or "
             "init_without=[projector.] for a new projector"
@@ -204,7 +208,7 @@ def data_files(config: SftCommand) -> list[str]:
         files += map(str, weight_files(find_encoder(config.model.encoder)))
     decoder = Path(config.model.decoder).expanduser()
     if decoder.is_dir():
-        files += map(str, sorted([*decoder.glob("*.safetensors"), *decoder.glob("*.json")]))
+        files += map(str, sorted(path for kind in ("safetensors", "bin", "json") for path in decoder.glob(f"*.{kind}")))
     if config.init is not None:
         files += map(str, weight_files(weights_file(existing_path(config.init, "init"))))
     return files

@@ -205,6 +205,12 @@ def test_a_mistyped_field_of_the_decoder_is_refused():
         ModelConfig(decoder_config={"model_type": "llama", "num_hidden_layer": 2})
 
 
+def test_fields_that_the_library_keeps_elsewhere_are_known():
+    config = ModelConfig(decoder_config={**DECODER, "rope_theta": 5e5})
+    model = build_model(config, build_processor(config))
+    assert model.config.decoder_config().rope_parameters["rope_theta"] == 5e5
+
+
 def test_a_pretrained_decoder_needs_its_own_tokenizer(pretrained):
     config = replace(tiny_config(), decoder=str(pretrained), tokenizer="packaged")
     with pytest.raises(ValueError, match=r"wanted model\.tokenizer=decoder"):

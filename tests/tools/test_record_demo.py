@@ -75,6 +75,16 @@ def test_noise_folders_hold_music_in_any_case(tmp_path: Path) -> None:
     assert all("synthesised.flac" in str(draw.source) for draw in drawn) and "no music here" in said[0]
 
 
+def test_recorded_music_takes_the_place_of_the_synthesised(tmp_path: Path, monkeypatch) -> None:
+    demo_chatter.noise_folders(tmp_path / "demo")
+    for number in range(2):
+        soundfile.write(tmp_path / f"{number}.wav", 0.1 * np.ones(16000), 16000)
+    monkeypatch.setattr(demo_chatter, "fetch", lambda _: tmp_path)
+    folders, said = demo_chatter.noise_folders(tmp_path / "demo")
+    names = {name: sorted(path.name for path in (folder / "music").iterdir()) for name, folder in folders.items()}
+    assert names["train"] == ["0.flac"] and names["eval"] == ["1.flac"] and not said
+
+
 def test_same_rows_and_scenes_with_the_arrays_channels(tool, speech, banks, tmp_path: Path) -> None:
     folders = {name: record(tool, speech, tmp_path / name, banks[name], name) for name in banks}
     for name, microphones in (("glasses5", 5), ("aria7", 7)):

@@ -31,6 +31,7 @@ from wearllama.training.checkpoint import FINAL, mark_complete
 from wearllama.training.grpo import run_grpo
 from wearllama.training.grpo_config import GrpoConfig, RolloutConfig
 from wearllama.training.grpo_data import GroupStream, make_groups, side_of
+from wearllama.training.grpo_explore import Explorer
 from wearllama.training.policy import Policy
 from wearllama.training.rewards import ActionReward, Judge, RewardConfig
 from wearllama.training.rollout import LocalEngine, encode_items
@@ -113,6 +114,18 @@ def test_stopped_between_two_uses_of_completions_and_resumed_equals_uninterrupte
     train(start_folder, tmp_path / "parts", quick, steps=4, config=config)
     one, other = (load_file(tmp_path / name / FINAL / "model.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_checkpoint_between_two_uses_goes_on_with_new_completions(
+    start_folder: Path, tmp_path: Path, quick: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier versions left them."""
+    train(start_folder, tmp_path, quick, steps=1, config=GrpoConfig(**QUICK), save_every=1)
+    explored: list[int] = []
+    explore = Explorer.explore
+    monkeypatch.setattr(Explorer, "explore", lambda self, step: explored.append(step) or explore(self, step))
+    train(start_folder, tmp_path, quick, steps=4, config=GrpoConfig(**QUICK, num_iterations=2))
+    assert explored == [1, 2]
 
 
 def test_a_condition_is_augmented_without_its_padding(start_folder: Path) -> None:

@@ -89,19 +89,28 @@ def test_an_encoder_that_init_brings_stays_frozen(
         assert model.encoder_frozen == frozen
 
 
-def test_a_trained_word_path_is_not_written_over(recipe: ModuleType, tmp_path: Path) -> None:
-    def command(**changes: Any) -> Any:
-        config, _ = compose_config("sft", recipe.SftCommand, ["experiment=demo", f"init={tmp_path}"])
-        return replace(config, **changes)
+def test_a_trained_word_path_is_not_written_over(
+    recipe: ModuleType, tiny: ModelConfig, finished: Path, tmp_path: Path
+) -> None:
+    def check(init: Path, *overrides: str) -> None:
+        base = ["experiment=demo", f"init={init}"]
+        recipe.check_word_path(compose_config("sft", recipe.SftCommand, [*base, *overrides])[0])
 
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    (tmp_path / "config.json").write_text('{"freeze": {"encoder": true, "projector": true}}')
-    recipe.check_word_path(command())  # a decoder that only read
-    (tmp_path / "config.json").write_text('{"freeze": {"encoder": true}}')
-    with pytest.raises(ValueError, match=rf"that init={tmp_path} has trained: wanted align=false"):
-        recipe.check_word_path(command())
-    recipe.check_word_path(command(align=False))
-    recipe.check_word_path(command(init_without=("projector.",)))
+    fresh(tiny)[1].save_pretrained(tmp_path / "untrained")
+    check(tmp_path / "untrained")  # a decoder that only read: its projector is as it began
+    with pytest.raises(ValueError, match=rf"that init={finished} has trained: wanted align=false"):
+        check(finished)
+    frozen = load_checkpoint(finished / FINAL)[0]
+    frozen.config.freeze = {"projector": True}  # as after GRPO
+    frozen.save_pretrained(tmp_path / "later")
+    with pytest.raises(ValueError, match="align=false"):
+        check(tmp_path / "later")
+    check(finished, "align=false")
+    check(finished, "init_without=[projector.]")
+    (tmp_path / "wordless").mkdir()
+    (tmp_path / "wordless" / "encoder.safetensors").touch()
+    (tmp_path / "wordless" / "config.json").write_text('{"encoder": {}}')
+    check(finished, f"encoder={tmp_path / 'wordless'}")  # nothing to align with
 
 
 def test_init_without_needs_init(recipe: ModuleType) -> None:

@@ -153,6 +153,17 @@ def test_validation_rows_are_each_measured_once_by_their_tokens(
     assert found[4] == pytest.approx(wanted.item(), rel=1e-4)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_what_fills_up_a_ranks_validation_is_not_counted(manifest: Path, tiny: ModelConfig, ranks: int) -> None:
+    processor = build_processor(tiny)
+    data = load_sets(SftData(manifest=str(manifest)), processor).train
+    counted: list[int] = []
+    for rank in range(ranks):
+        sampler = batch_sampler(data, processor, 2, BatchConfig(max_rows=5), rank=rank, world_size=ranks)
+        counted += [draw.index for batch in list(sampler)[: sampler.num_own] for draw in batch]
+    assert sorted(counted) == list(range(16))
+
+
 def test_validation_without_rows_is_refused(tmp_path: Path, manifest: Path, tiny: ModelConfig, quick: Quick) -> None:
     with pytest.raises(ValueError, match=r"train\.eval_every is 2, but there are no rows"):
         run_with(quick(eval_every=2), SftData(manifest=str(manifest)), tiny, tmp_path)

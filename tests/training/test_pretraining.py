@@ -355,7 +355,13 @@ def test_init_takes_no_checkpoint_that_was_cut_short(tmp_path: Path) -> None:
         save_file({"weight": torch.tensor([float(step)])}, folder / "model.safetensors")
         if whole:
             mark_complete(folder, {})
+    (tmp_path / LOG).touch()
     assert initial_weights(tmp_path)["weight"].item() == 2.0
+    (tmp_path / "checkpoint-2" / "complete.json").unlink()
+    with pytest.raises(ValueError, match="nor a whole checkpoint"):
+        initial_weights(tmp_path)
+    (tmp_path / LOG).unlink()
+    assert initial_weights(tmp_path)["weight"].item() == 4.0, "a run from before checkpoints were marked"
 
 
 @pytest.mark.parametrize(

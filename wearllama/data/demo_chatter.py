@@ -13,6 +13,7 @@ from wearllama.simulation.noise import synthesised_loop
 ASSET = "asterisk_en"
 MUSIC = "music"
 MUSIC_SECONDS = 60.0
+SYNTHESISED = "music/synthesised.flac"
 MIN_SECONDS, MAX_SECONDS = 1.0, 4.0
 
 
@@ -60,8 +61,10 @@ def noise_folders(out_dir: Path) -> tuple[dict[str, Path], list[str]]:
         source = fetch(MUSIC)
     except (AssetUnavailable, AssetError) as error:
         for variant, folder in enumerate(folders.values()):
-            write_clip(folder / "music" / "synthesised.flac", 0.1 * synthesised_loop("Music", variant))
+            write_clip(folder / SYNTHESISED, 0.1 * synthesised_loop("Music", variant))
         return folders, [f"music is synthesised, not recorded: {error}"]
+    for folder in folders.values():
+        (folder / SYNTHESISED).unlink(missing_ok=True)
     pieces = sorted(path for path in source.rglob("*") if path.suffix in (".wav", ".flac"))
     for number, path in enumerate(pieces):
         target = folders["eval" if number % 5 in (1, 3) else "train"] / "music" / f"{path.stem}.flac"

@@ -119,6 +119,8 @@ class BucketBatchSampler(Sampler[list[Draw]]):
         if not total:
             raise ValueError("no rows to draw: every task has weight 0")
         self._per_rank = -(-total // world_size)
+        self.num_own = len(range(rank, total, world_size))
+        """Batches of this rank's epoch, which come first; what is left of ``len(self)`` fills up."""
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration draws."""

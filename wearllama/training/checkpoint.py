@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from wearllama.atomic import write_json
+from wearllama.modeling.encoder_io import weight_files
 from wearllama.modeling.factory import FINAL, model_folder
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 """In one file, or the index of shards."""
+NORM_BIAS = "projector.norm_in.bias"
 COMPLETE = "complete.json"
 """Written into a checkpoint after everything else; a checkpoint without it was cut short and is not resumed from."""
 
@@ -68,6 +71,15 @@ def weights_file(path: str | Path) -> Path:
             return folder / name
     looked_for = [f"{path}/{WEIGHTS[0]}", f"{path}/{FINAL}/{WEIGHTS[0]}"]
     raise ValueError(f"init={path}: wanted a checkpoint or a finished run, found neither of {looked_for} nor shards")
+
+
+def trained_projector(file: Path) -> bool:
+    """Whether a checkpoint's projector was ever trained: its first norm's bias starts at zero and moves at once."""
+    for path in weight_files(file):
+        with safe_open(path, framework="pt") as stored:
+            if NORM_BIAS in stored.keys():  # noqa: SIM118  (safe_open is no mapping)
+                return bool(stored.get_tensor(NORM_BIAS).any())
+    raise ValueError(f"{file} has no {NORM_BIAS}: wanted weights of a WearLlama model")
 
 
 def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: tuple[str, ...] = ()) -> None:

@@ -10,6 +10,7 @@ import jiwer
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers.trainer_utils import get_last_checkpoint
 
 from wearllama.atomic import replacing, write_json
 from wearllama.audio.frontend import LogMelConfig
@@ -18,6 +19,7 @@ from wearllama.modeling.conformer import ConformerConfig, ConformerEncoder
 from wearllama.modeling.encoder_io import PREFIX, encoder_config, look_back
 from wearllama.modeling.pretraining import EncoderForPretraining, greedy_ctc
 from wearllama.training.checkpoint import last_complete_checkpoint
+from wearllama.training.resume import LOG
 
 
 @torch.no_grad()
@@ -118,6 +120,8 @@ def _sizes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
 def initial_weights(path: Path) -> dict[str, Tensor]:
     """Weights to start from: an exported encoder folder, or the newest whole checkpoint of a run folder; fp32."""
     newest = last_complete_checkpoint(path)
+    if newest is None and not (path / LOG).is_file():  # a run from before checkpoints were marked
+        newest = get_last_checkpoint(str(path))
     for candidate in (path / "encoder.safetensors", Path(newest or path) / "model.safetensors"):
         if candidate.is_file():
             return {name: tensor.float() for name, tensor in load_file(candidate).items()}

@@ -65,7 +65,7 @@ class GrpoTrainer(Trainer):
         """
         model.train()
         step = int(inputs["step"])
-        self._fresh = step % self.config.num_iterations == 0
+        self._fresh = step % self.config.num_iterations == 0 or step == self.start_step
         if self._fresh:
             self.explorer.engine.sync(self.state.global_step)
             self._batch = self.explorer.explore(step)

@@ -18,6 +18,7 @@ from transformers import Trainer
 from transformers.trainer_callback import ProgressCallback
 
 from wearllama.data.dataset import ExampleDataset
+from wearllama.data.sampling import BucketBatchSampler
 from wearllama.training.batches import TrainingCollator
 from wearllama.training.callbacks import GracefulStop, MarkCheckpoints, OwnIntervals, ProgressBar
 from wearllama.training.checkpoint import (
@@ -60,7 +61,7 @@ def run_sft(
     config: TrainConfig,
     run_dir: str | Path,
     validation_data: ExampleDataset | None = None,
-    validation_sampler: EpochSampler | None = None,
+    validation_sampler: BucketBatchSampler | None = None,
     resume: bool = True,
     facts: Mapping[str, Any] | None = None,
     tolerance: float = 0.0,

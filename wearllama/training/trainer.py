@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 
 from wearllama.data.faults import Faults
+from wearllama.data.sampling import BucketBatchSampler
 from wearllama.modeling.modeling_wearllama import num_targets
 from wearllama.training.batches import FAULTS, IDS, ROWS, TASKS, take_extras
 from wearllama.training.callbacks import init_worker
@@ -47,7 +48,7 @@ class SftTrainer(Trainer):
         config: TrainConfig,
         tasks: Sequence[str],
         tolerance: float,
-        validation_sampler: EpochSampler | None = None,
+        validation_sampler: BucketBatchSampler | None = None,
         stager: Stager | None = None,
         **kwargs: Any,
     ) -> None:
@@ -137,12 +138,13 @@ class SftTrainer(Trainer):
         stream = BatchStream(self.validation_sampler, len(self.validation_sampler))
         counts_2 = torch.zeros(2, dtype=torch.float64)
         self.model.eval()
-        for inputs in self._loader(self.eval_dataset, stream):
+        for number, inputs in enumerate(self._loader(self.eval_dataset, stream)):
             inputs = dict(self._prepare_inputs(inputs))
             take_extras(inputs)
-            with self.compute_loss_context_manager():
+            with self.compute_loss_context_manager():  # ranks that share weights wait for batches that fill up as well
                 losses_N = self.model(**inputs).token_losses
-            counts_2 += torch.tensor([float(losses_N.sum()), len(losses_N)])
+            if number < self.validation_sampler.num_own:
+                counts_2 += torch.tensor([float(losses_N.sum()), len(losses_N)])
         total, count = self._sum_over_ranks(counts_2.float()).tolist()
         found = {"eval_loss": total / max(1.0, count)}
         self.log(found)
