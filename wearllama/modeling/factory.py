@@ -197,16 +197,14 @@ def _tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
 
 def _check_names(decoder_config: dict[str, Any]) -> None:
     """The library takes names that no model reads, and so mistyped ones, without a word."""
-    kind = decoder_config.get("model_type", "llama")
+    fields = dict(decoder_config)
+    kind = fields.pop("model_type", "llama")
     if kind not in CONFIG_MAPPING:
         return
-    plain, given = (
-        CONFIG_MAPPING[kind](),
-        CONFIG_MAPPING[kind](**{k: v for k, v in decoder_config.items() if k != "model_type"}),
-    )
-    for name in decoder_config:
-        kept = hasattr(given, name)  # rope_theta and its like go into other fields
-        if kept and not hasattr(plain, name) and name != "model_type":
+    plain, given = CONFIG_MAPPING[kind](), CONFIG_MAPPING[kind](**fields)
+    for name in fields:
+        # What plain lacks and given has was only put down; rope_theta and its like went into other fields.
+        if hasattr(given, name) and not hasattr(plain, name):
             near = get_close_matches(name, plain.to_dict(), n=1)
             raise ValueError(f"model.decoder_config.{name} is no setting of {kind}" + (f": {near[0]}?" if near else ""))
 
