@@ -67,7 +67,9 @@ def main(config: Results) -> None:
             note_time(ROOT / runs / "times.json", f"{name}: {stage.name}", run_stage(stage))
         tables = study.tables(setup)
         page = ROOT / pages / f"{name}.md"
-        commands = [f"tools/results.py studies=[{name}]      # all of these:", *(stage.command for stage in stages)]
+        seeds = "" if config.seeds == (1,) else f" seeds=[{','.join(map(str, config.seeds))}]"
+        whole = f"tools/results.py studies=[{name}]{seeds}      # all of these:"
+        commands = [whole, *(stage.command for stage in stages)]
         write_page(page, study.title, study.intro, tables, commands, figure if curves else None)
         print(f"\n{tables[0].text()}\n\n{page.relative_to(ROOT)}")
 
