@@ -1,8 +1,9 @@
 """Run the studies of docs/results/: train, evaluate, tabulate, write the pages.
 
 Run as: make results                     (after `make demo`; four hours on two cores with other trainings beside it,
-                                         2026-11-30; `real_decoder` some five more, expected, not measured)
-        make results FAST=1              (two steps and an item of each task: whether every command runs, in minutes)
+                                         2026-11-30; `real_decoder` three more, both cores, 2026-12-01)
+        make results FAST=1              (two steps and an item of each task: whether every command runs; 29 min
+                                         beside another training on two cores, 2026-12-01, measured)
         python tools/results.py studies=[wer,fusion] seeds=[1,2]
 
 Every stage is one of the project's own commands; what is there and valid ends at once, so a stopped run goes on. Pages
