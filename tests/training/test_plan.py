@@ -1,5 +1,7 @@
 """A plan against torch's own counts, and against the memory of a real small run."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -71,6 +73,14 @@ def test_saved_bytes_of_a_known_layer() -> None:
     layer = torch.nn.Linear(8, 4)
     x = torch.randn(3, 8, requires_grad=True)
     assert saved_bytes(layer, lambda: layer(x).sigmoid()) == 4 * (3 * 8 + 3 * 4)
+
+
+def test_peak_memory_is_the_programs_own() -> None:
+    """Not that of a large process which started it."""
+    held = bytearray(600 << 20)
+    command = "from wearllama.training.plan_check import _peak, _resident; print(_peak() - _resident())"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert len(held) > 0 and int(done.stdout) < 200 << 20
 
 
 @pytest.mark.slow
