@@ -50,6 +50,16 @@ def weight_files(file: Path) -> list[Path]:
     return shards
 
 
+def stored_tensors(file: Path, beginning: str) -> dict[str, Tensor]:
+    """Tensors whose names begin so, float32, of a weights file or of the shards that an index names."""
+    found: dict[str, Tensor] = {}
+    for path in weight_files(file):
+        with safe_open(path, framework="pt") as stored:
+            names = [name for name in sorted(stored.keys()) if name.startswith(beginning)]
+            found |= {name: stored.get_tensor(name).float() for name in names}
+    return found
+
+
 def stored_config(name_or_path: str | Path) -> dict[str, Any]:
     """The config.json beside the weights: ``encoder`` and, where it was exported, ``frontend``."""
     path = find_encoder(name_or_path).with_name("config.json")
@@ -82,11 +92,7 @@ def load_encoder(name_or_path: str | Path) -> ConformerEncoder:
 def load_encoder_weights(encoder: ConformerEncoder, name_or_path: str | Path) -> None:
     """Fill ``encoder`` in place from ``encoder.*`` tensors."""
     path = find_encoder(name_or_path)
-    state: dict[str, Tensor] = {}
-    for file in weight_files(path):
-        with safe_open(file, framework="pt") as stored:
-            names = [name for name in sorted(stored.keys()) if name.startswith(PREFIX)]
-            state |= {name.removeprefix(PREFIX): stored.get_tensor(name).float() for name in names}
+    state = {name.removeprefix(PREFIX): weight for name, weight in stored_tensors(path, PREFIX).items()}
     if encoder.config.causal and not encoder_config(name_or_path).causal:
         state = look_back(state)
     wanted = {name: tuple(value.shape) for name, value in encoder.state_dict().items()}
@@ -117,11 +123,7 @@ def look_back(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def stored_head(weights: Path) -> tuple[Tensor, Tensor]:
     """Weight (V, D) and bias of the CTC head beside a stored encoder; ValueError where none was kept."""
-    found: dict[str, Tensor] = {}
-    for file in weight_files(weights):
-        with safe_open(file, framework="pt") as stored:
-            names = [name for name in sorted(stored.keys()) if name.startswith(f"{HEAD}.")]
-            found |= {name: stored.get_tensor(name).float() for name in names}
+    found = stored_tensors(weights, f"{HEAD}.")
     if found.keys() != {f"{HEAD}.weight", f"{HEAD}.bias"}:
         raise ValueError(f"{weights} has no {HEAD}.weight with its bias, wanted an encoder exported with its CTC head")
     return found[f"{HEAD}.weight"], found[f"{HEAD}.bias"]

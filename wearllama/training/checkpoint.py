@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from wearllama.atomic import write_json
-from wearllama.modeling.encoder_io import weight_files
+from wearllama.modeling.encoder_io import stored_tensors
 from wearllama.modeling.factory import FINAL, model_folder
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -75,11 +74,10 @@ def weights_file(path: str | Path) -> Path:
 
 def trained_projector(file: Path) -> bool:
     """Whether a checkpoint's projector was ever trained: its first norm's bias starts at zero and moves at once."""
-    for path in weight_files(file):
-        with safe_open(path, framework="pt") as stored:
-            if NORM_BIAS in stored.keys():  # noqa: SIM118  (safe_open is no mapping)
-                return bool(stored.get_tensor(NORM_BIAS).any())
-    raise ValueError(f"{file} has no {NORM_BIAS}: wanted weights of a WearLlama model")
+    found = stored_tensors(file, NORM_BIAS)
+    if not found:
+        raise ValueError(f"{file} has no {NORM_BIAS}: wanted weights of a WearLlama model")
+    return bool(found[NORM_BIAS].any())
 
 
 def load_initial_weights(model: PreTrainedModel, path: str | Path, *, keep: tuple[str, ...] = ()) -> None:
